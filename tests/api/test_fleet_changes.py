@@ -14,7 +14,7 @@ from aws_labs import AwsLab, until
 
 from headrace.base.storage import Storage
 from headrace.operate.fleet.applying.changes import VolumeChange, check_changes, list_changes, rank_changes
-from headrace.operate.fleet.applying.scripts import patch_scripts
+from headrace.operate.fleet.applying.scripts import build_patch_scripts
 from headrace.operate.fleet.inventory import FleetInventory, parse_inventory, read_inventory
 
 AWS = str(Path(sys.executable).with_name("aws"))
@@ -65,7 +65,7 @@ def test_a_patch_is_made_once_and_taken_back(aws_lab):
     changes = planned(reference, {small: ("gp3:8", -0.16), large: ("gp3:12:3000:125", -17.0)})
     retained, refused = check_changes(changes, {volume.id: volume for volume in reference.volumes}, datetime.now(UTC))
     assert [change.volume_id for change in retained] == [large, small] and not refused
-    [scripts] = patch_scripts(retained)
+    [scripts] = build_patch_scripts(retained)
     first = run(lab, scripts.patch, "patch.sh")
     assert first.index(large) < first.index(small)
     assert "2 changed, 0 as planned already, 0 refused, of 2." in first
@@ -101,7 +101,7 @@ def test_what_ec2_would_refuse_is_not_asked_for(aws_lab):
         else replace(change, before=replace(change.before, size_gib=13))
         for change in changes
     ]
-    [scripts] = patch_scripts(changes)
+    [scripts] = build_patch_scripts(changes)
     sample = until(
         lambda: ec2.describe_volumes_modifications()["VolumesModifications"],
         lambda result: [row["ModificationState"] for row in result] == ["completed"] * 2,

@@ -29,7 +29,7 @@ from headrace.advice.result import Advice
 from headrace.advice.rules import RULES
 from headrace.advice.situation import RuleValue, Situation, compute_storage_rates
 from headrace.advice.table import ParameterName, ServerParameter, index_names, read_parameters
-from headrace.advice.values import are_same, as_bytes, as_number, format_size
+from headrace.advice.values import are_same, as_bytes, as_number, format_setting, format_size
 from headrace.base import core
 from headrace.base.core import translate_core_errors
 from headrace.mysql import Address, parse_address
@@ -76,8 +76,8 @@ def advise(
     `storage`, `log_storage`: in the catalog's notation. `memory_gib`, `vcpus`: of the machine;
     `instance` gives both, and its EBS limits. `address`: a live server, asked for its version and
     its variables. `config`: its option file, which `to_diff` changes. Without `address`, `flavor`
-    (mysql, mariadb, percona) and `version` name the server; default: what the option file lets
-    guess, else the newest long-term MySQL. `engine`: default the workload's, else innodb.
+    (mysql, mariadb, percona) and `version` name the server; default: as the option file
+    suggests, else the newest long-term MySQL. `engine`: default the workload's, else innodb.
     `workload`: a calibrated database, for hot set, redo log and effects. `durability`: full or
     relaxed. `replica`: the server applies another's binlog. `log_dir`, `tmp_dir`: folders on the
     log volume and on local disks.
@@ -123,14 +123,14 @@ def advise(
 
 def _list_memory_findings(current: CurrentSettings, situation: Situation) -> list[ConfigFinding]:
     """Returns the finding that today's server can take more memory than there is, if it can."""
-    finding = (
-        judge_memory(normalise_names(current.values), current.server, situation.memory_gib) if current.values else None
-    )
+    if not current.values:
+        return []
+    finding = judge_memory(normalise_names(current.values), current.server, situation.memory_gib)
     return [] if finding is None else [finding]
 
 
 def _describe_situation(s: Situation, memory_gib: float | None, vcpus: int | None) -> str:
-    """Returns storage and machine as they were asked about."""
+    """Returns engine, storage, machine and workload in a line."""
     parts = [ENGINE_LABELS[s.engine], f"data on {s.storage.words}"]
     parts += [f"logs on {s.log_storage.text}"] if s.log_storage is not None else []
     parts += [f"{memory_gib:g} GiB of memory"] if memory_gib is not None else []
@@ -165,8 +165,8 @@ def tune_settings(
 ) -> dict[str, str]:
     """Returns the safe settings of a server by variable name, as they may stand in its option file.
 
-    Without folders, without what is for replicas, and without what needs a decision. Arguments as
-    for `advise`. Raises InputError.
+    Folders, settings of replicas and those that need a decision are left out. Arguments as for
+    `advise`. Raises InputError.
     """
     situation = build_situation(
         parse_server(flavor, version),
@@ -205,8 +205,8 @@ def build_situation(
     replica: bool = False,
     as_of: str | None = None,
 ) -> Situation:
-    """Returns the situation that the rules look at. `current`: today's values by variable name;
-    other arguments as for `advise`. Raises InputError."""
+    """Returns the input of the rules. `current`: today's values by variable name; other arguments
+    as for `advise`. Raises InputError."""
     host = None
     if instance is not None:
         with translate_core_errors():
@@ -240,7 +240,8 @@ def build_situation(
 
 
 def list_advised_settings(situation: Situation) -> list[AdvisedSetting]:
-    """Returns every setting worth a decision, in the order of docs/reference/advice.md."""
+    """Runs the rules of all parameters that the server has, and returns their settings in the order
+    of docs/reference/advice.md. Adds each value to `situation.chosen`, for the rules after it."""
     answers: list[tuple[ServerParameter, ParameterName | None, RuleValue]] = []
     for parameter in read_parameters().values():
         name = parameter.find_name(situation.server)
@@ -256,23 +257,21 @@ def list_advised_settings(situation: Situation) -> list[AdvisedSetting]:
 
 
 def normalise_names(current: dict[str, str]) -> dict[str, str]:
-    """Returns values by parameter: of every old and new name, with dashes or underscores."""
+    """Returns the values by parameter, whatever name the parameter has there, old or new, with
+    dashes or underscores; variables that are not a parameter keep their names."""
     ids = index_names()
     plain = {name.strip().lower().replace("-", "_"): value for name, value in current.items()}
     return {ids.get(name, name): value for name, value in plain.items()}
 
 
 def _index_by_parameter(current: dict[str, str], server: ServerVersion) -> dict[str, str]:
-    """Returns today's values by parameter.
-
-    From 8.0.30 on MySQL derives the redo capacity from the old file sizes, where it is not set
-    itself.
-    """
+    """Returns today's values by parameter. From 8.0.30 on MySQL derives the redo capacity from the
+    old file sizes, where it is not set itself."""
     values = normalise_names(current)
-    given = [name for name in OLD_REDO if values.get(name)]
+    old_sizes = [name for name in OLD_REDO if values.get(name)]
     capacity = read_parameters()["innodb_redo_log_capacity"].find_name(server)
-    refused = any((find_gone(name, server) or {}).get("then") == "refused" for name in given)
-    if capacity and "innodb_redo_log_capacity" not in values and given and not refused:
+    refused = any((find_gone(name, server) or {}).get("then") == "refused" for name in old_sizes)
+    if capacity and "innodb_redo_log_capacity" not in values and old_sizes and not refused:
         # Either alone is enough; the other is then as before 8.0.30: two files of 48 MiB.
         size = as_bytes(values.get("innodb_log_file_size", OLD_FILE_SIZE))
         count = as_number(values.get("innodb_log_files_in_group", OLD_FILES))
@@ -282,7 +281,7 @@ def _index_by_parameter(current: dict[str, str], server: ServerVersion) -> dict[
 
 
 def _find_default_redo(server: ServerVersion) -> float | None:
-    """Returns the default redo log, bytes; None where the server computes it."""
+    """Returns the default size of the whole redo log, bytes; None where the server computes it."""
     table = read_parameters()
     capacity = table["innodb_redo_log_capacity"].find_name(server)
     if capacity is not None:
@@ -296,39 +295,39 @@ def _find_default_redo(server: ServerVersion) -> float | None:
 def _make_setting(
     parameter: ServerParameter, name: ParameterName | None, answer: RuleValue, s: Situation
 ) -> AdvisedSetting:
-    """Makes the advised setting from a rule's answer: compared with today's value, else with the
-    default; with its effect."""
+    """Returns the advised setting of a rule's answer, compared with today's value, else with the
+    default, and with its effect."""
     default = name.default if name else ""
-    now = s.current.get(parameter.id)
+    current = s.current.get(parameter.id)
     risk = answer.risk or parameter.risk
-    answer = _omit_deprecated(answer, name, now, s)
+    answer = _omit_deprecated(answer, name, current, s)
     differs = None
     if s.compared and name is not None and answer.settable:
-        reference = now if now is not None else default
+        reference = current if current is not None else default
         differs = not (reference and are_same(parameter.kind, reference, answer.value))
     return AdvisedSetting(
         parameter=name.name if name else HOST_NAMES[parameter.id],
         value=answer.value,
-        current=_format_value(parameter.kind, now),
+        current=format_setting(parameter.kind, current),
         why=answer.why,
         source=parameter.citation,
         risk=risk,
-        effect=_explain_effect(parameter, answer, now, default, s),
+        effect=_explain_effect(parameter, answer, current, default, s),
         applies_to=parameter.applies_to,
         group=parameter.group,
         settable=answer.settable,
         active=_is_active(parameter, name, answer, risk, s),
         differs=differs,
-        default=_format_value(parameter.kind, default) or "",
+        default=format_setting(parameter.kind, default) or "",
         id=parameter.id,
     )
 
 
-def _omit_deprecated(answer: RuleValue, name: ParameterName | None, now: str | None, s: Situation) -> RuleValue:
-    """Leaves out a setting that this release has deprecated: it would have to go at the next
-    upgrade. If it is set already, its value counts."""
+def _omit_deprecated(answer: RuleValue, name: ParameterName | None, current: str | None, s: Situation) -> RuleValue:
+    """Returns the answer. If this release has deprecated the setting, and it is not set today, it
+    becomes a comment, because it would have to go at the next upgrade."""
     row = None if name is None else find_gone(name.name, s.server)
-    if name is None or row is None or row["then"] != "deprecated" or now is not None:
+    if name is None or row is None or row["then"] != "deprecated" or current is not None:
         return answer
     instead = f"; its successor is {row['instead']}" if row["instead"] else ""
     why = f"{answer.why}. Deprecated {describe_since(row)}{instead}: a later release refuses it, so it is not added"
@@ -348,12 +347,12 @@ def _is_active(
     if parameter.applies_to == "replicas" and not s.replica:
         return False
     # A default is better left out where a later release refuses the setting.
-    leaving = is_doomed(name.name, s.server) or (find_gone(name.name, s.server) or {}).get("then") == "deprecated"
-    return not (name.default and are_same(parameter.kind, name.default, answer.value) and leaving)
+    is_leaving = is_doomed(name.name, s.server) or (find_gone(name.name, s.server) or {}).get("then") == "deprecated"
+    return not (name.default and are_same(parameter.kind, name.default, answer.value) and is_leaving)
 
 
 def _explain_effect(
-    parameter: ServerParameter, answer: RuleValue, now: str | None, default: str, s: Situation
+    parameter: ServerParameter, answer: RuleValue, current: str | None, default: str, s: Situation
 ) -> str | None:
     """Returns the effect of a setting in words, the reason why none is estimated, or None."""
     kind, _, reason = parameter.effect.partition(":")
@@ -367,24 +366,18 @@ def _explain_effect(
         return f"{NOT_ESTIMATED}: no workload was given"
     if parameter.id in INNODB_UNDER_MYROCKS and s.engine == "myrocks":
         return f"{NOT_ESTIMATED}: under MyRocks InnoDB is not simulated"
-    before = now if now is not None else default
+    before = current if current is not None else default
     if parameter.id == "innodb_log_file_size" and before:
         before = _sum_files(before, s)
     text = describe_effect(parameter.id, answer.value, before or None, s)
-    if text is None or now is not None or not before or text.startswith(NOT_ESTIMATED):
+    if text is None or current is not None or not before or text.startswith(NOT_ESTIMATED):
         return text
     return f"from the default: {text}" if " to " in text.split(":")[0] else text
 
 
 def _sum_files(each: str, s: Situation) -> str:
-    """Returns the redo log in all: what counts is the sum of the files."""
+    """Returns the size of all redo files as text, from that of each: the sum is what counts."""
     count = read_parameters()["innodb_log_files_in_group"].find_name(s.server)
     files = (as_number(s.current.get("innodb_log_files_in_group")) or int(count.default)) if count else 1
     size = as_bytes(each)
     return each if size is None else format_size(size * files)
-
-
-def _format_value(kind: str, value: str | None) -> str | None:
-    """Returns bytes with their unit; everything else as it is."""
-    size = as_bytes(value) if kind == "bytes" else None
-    return value if size is None else format_size(size)

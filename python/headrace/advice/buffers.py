@@ -31,8 +31,8 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class MostMemory:
-    """Memory at the most but for the buffer pool: of the server, bytes; connections, and bytes of
-    each; the largest buffers of a connection by name."""
+    """The most memory that a server takes besides its buffer pool, bytes: `server_bytes`, and
+    `each_bytes` for each of `connections`. `largest`: a connection's largest buffers by name."""
 
     server_bytes: float
     connections: float
@@ -41,12 +41,12 @@ class MostMemory:
 
     @property
     def bytes(self) -> float:
-        """All of it."""
+        """The sum of all buffers."""
         return self.server_bytes + self.connections * self.each_bytes
 
     @property
     def words(self) -> str:
-        """The sum, written out."""
+        """The sum and its parts in words."""
         named = ", ".join(f"{name} {_format_memory(value)}" for name, value in self.largest)
         return (
             f"{self.connections:,.0f} connections x {_format_memory(self.each_bytes)} ({named}) and {_format_memory(self.server_bytes)} of "

@@ -25,7 +25,7 @@ ASSUMED = {"mysql": "8.4", "mariadb": "11.8", "percona": "8.4"}
 # From 8.0.30 on MySQL derives the redo capacity from these, as long as innodb_redo_log_capacity is
 # not set itself (manual, "Redo Log").
 OLD_REDO = ("innodb_log_file_size", "innodb_log_files_in_group")
-DOES = {
+TREATMENTS = {  # what a server does with a setting, by `then` of gone.csv
     "refused": "does not know it and does not start",
     "ignored": "ignores it",
     "deprecated": "still takes it, but a later release will not",
@@ -33,7 +33,7 @@ DOES = {
 
 
 def describe_since(row: Mapping[str, str]) -> str:
-    """Returns since when `gone` is true of a setting, in words: "since 8.0.35", "after 10.11"."""
+    """Returns since when a row of gone.csv holds, in words: "since 8.0.35", "after 10.11"."""
     series, _, patch = row["last"].rpartition(".")
     return f"since {series}.{int(patch) + 1}" if series.count(".") == 1 else f"after {row['last']}"
 
@@ -55,8 +55,8 @@ class CurrentSettings:
 def read_current(
     address: Address | None, config: str | os.PathLike | None, flavor: str | None, version: str | None
 ) -> tuple[CurrentSettings, list[str], bool]:
-    """Returns the server and its settings, the assumptions about it, and whether its settings were
-    read.
+    """Returns the settings with their server, notes on what was assumed of it, and whether any
+    settings were read.
 
     A live server names its own version; `config` is then only the file that a diff changes. Without
     a live server the version is `flavor` and `version`, else what the groups of the option file
@@ -70,11 +70,11 @@ def read_current(
         return (live if config is None else replace(live, file=read_file(config, live.server).file)), [], True
     notes = []
     if version is not None:
-        written, version = split_release(version)
-        if written is not None and flavor not in (None, written):
+        of_version, version = split_release(version)
+        if of_version is not None and flavor not in (None, of_version):
             rule = f"names another server than --flavor {flavor}"
-            raise refuse.input(f"--server-version {written}-{version}", rule, "Leave one of them out.")
-        flavor = written or flavor
+            raise refuse.input(f"--server-version {of_version}-{version}", rule, "Leave one of them out.")
+        flavor = of_version or flavor
     if flavor is None:
         flavor = "mariadb" if _looks_like_mariadb(config, version) else "mysql"
     if version is None:
@@ -91,8 +91,8 @@ def read_current(
 
 
 def _looks_like_mariadb(config: str | os.PathLike | None, version: str | None) -> bool:
-    """Says whether the version is one of MariaDB; without a version, whether the option file has
-    sections of it."""
+    """Returns whether a version is one of MariaDB; without a version, whether the option file has
+    sections of MariaDB."""
     if version:
         return detect_flavor(version) == "mariadb"
     series = [*(f"10.{minor}" for minor in range(2, 12)), *(f"11.{minor}" for minor in range(10))]
@@ -103,7 +103,8 @@ def _looks_like_mariadb(config: str | os.PathLike | None, version: str | None) -
 
 
 def read_server(address: Address) -> CurrentSettings:
-    """Reads version and global variables of a live server; any account may ask for both."""
+    """Reads version and global variables of a live server; any account may ask for both. Raises
+    InputError for Aurora, CouldNotRun without an answer."""
     import pymysql
 
     connection = connect(address, timeout_s=ANSWER_S)
@@ -125,12 +126,14 @@ def read_server(address: Address) -> CurrentSettings:
 
 
 def read_file(path: str | os.PathLike, server: ServerVersion) -> CurrentSettings:
-    """Reads the settings of an option file that the server takes."""
+    """Reads the settings of an option file; those that the server refuses are left out."""
     option_file = read_option_file(path, list_server_groups(server.flavor, server.version))
-    taken = [
-        setting for setting in option_file.settings if (find_gone(setting.name, server) or {}).get("then") != "refused"
-    ]
-    return CurrentSettings(server, {setting.name: setting.text for setting in taken}, str(path), option_file)
+    values = {
+        setting.name: setting.text
+        for setting in option_file.settings
+        if (find_gone(setting.name, server) or {}).get("then") != "refused"
+    }
+    return CurrentSettings(server, values, str(path), option_file)
 
 
 # --- settings that servers no longer know, or never knew ------------------------------------------
@@ -145,19 +148,16 @@ def _read_gone() -> dict[str, list[dict[str, str]]]:
     return rows
 
 
-def _list_rows(name: str, server: ServerVersion) -> list[dict[str, str]]:
-    """Returns the rows about a name under that flavor. Percona Server has MySQL's names."""
+def _list_gone(name: str, server: ServerVersion) -> list[dict[str, str]]:
+    """Returns the rows of gone.csv about a name of that flavor; Percona Server has MySQL's."""
     flavor = "mysql" if server.flavor == "percona" else server.flavor
     return [row for row in _read_gone().get(name, []) if row["flavor"] == flavor]
 
 
 def find_gone(name: str, server: ServerVersion) -> dict[str, str] | None:
-    """Returns the end of a setting that this server no longer has, or never had.
-
-    Keys: `then` (refused, ignored, deprecated), `instead`, `last`, `source`. None: no row is about
-    it.
-    """
-    past = [row for row in _list_rows(name, server) if row["last"] == "" or not server.lies_between("0", row["last"])]
+    """Returns the row of gone.csv about a setting that this server refuses, ignores or deprecates
+    (`then`), with its successor (`instead`) and the `last` version that had it; None without."""
+    past = [row for row in _list_gone(name, server) if row["last"] == "" or not server.lies_between("0", row["last"])]
 
     def parse_last(row: dict[str, str]) -> list[int]:
         """Returns the last version that had the setting, as numbers: "5.7" is all of 5.7."""
@@ -168,16 +168,13 @@ def find_gone(name: str, server: ServerVersion) -> dict[str, str] | None:
 
 
 def is_doomed(name: str, server: ServerVersion) -> bool:
-    """Says whether a later release refuses the setting: a line with its default is better left
-    out."""
-    return any(row["then"] == "refused" for row in _list_rows(name, server))
+    """Returns whether a later release refuses the setting."""
+    return any(row["then"] == "refused" for row in _list_gone(name, server))
 
 
 def find_standing(setting: Setting, current: CurrentSettings) -> dict[str, str] | None:
-    """Returns how the server treats a setting of its option file, in the form of `gone`.
-
-    The old sizes of the redo log still count where nothing replaces them.
-    """
+    """Returns the row of `find_gone` about a line of the option file. The old sizes of the redo log
+    are deprecated there, and not ignored, while nothing replaces them."""
     row = find_gone(setting.name, current.server)
     counts = setting.name in OLD_REDO and "innodb_redo_log_capacity" not in current.values
     return row | {"then": "deprecated"} if row is not None and row["then"] == "ignored" and counts else row
@@ -195,9 +192,7 @@ def _read_options() -> frozenset[str]:
 
 
 def is_unknown(setting: Setting) -> bool:
-    """Says whether no server in these tables has such an option. Loose options, those of components
-    and named caches (with a point), and beginnings of names, which servers complete, are never
-    unknown.
+    """Returns whether no server in these tables has such an option.
 
     Loose options, those of components and named caches (with a point), and beginnings of names,
     which servers complete, are never unknown.
@@ -234,9 +229,9 @@ def _judge_line(setting: Setting, current: CurrentSettings) -> ConfigFinding | N
         return None  # passed over, as its writer wanted
     instead = f"; its successor is {row['instead']}" if row["instead"] else ""
     long_known = row["then"] == "deprecated" and row["last"]
-    does = f"{label} {DOES[row['then']]}" + (f" (deprecated {describe_since(row)})" if long_known else "")
+    treatment = f"{label} {TREATMENTS[row['then']]}" + (f" (deprecated {describe_since(row)})" if long_known else "")
     fails = row["then"] != "deprecated" or setting.name in OLD_REDO
-    return ConfigFinding(setting.name, f"{does}{instead} {place}", sources()[row["source"]], fails)
+    return ConfigFinding(setting.name, f"{treatment}{instead} {place}", sources()[row["source"]], fails)
 
 
 # Below this share of dirty pages (innodb_max_dirty_pages_pct; 90 by default) the page cleaner
@@ -247,32 +242,32 @@ USUAL_PAGE = 16_384.0
 
 
 def _find_costly(values: dict[str, str], server: ServerVersion) -> Iterator[ConfigFinding]:
-    """Finds settings of today that cost the storage throughput, or fill it."""
-    own = sources()["mariadb-kb" if server.flavor == "mariadb" else "mysql-manual"]
+    """Yields findings on settings that cost the storage throughput, or fill it."""
+    source = sources()["mariadb-kb" if server.flavor == "mariadb" else "mysql-manual"]
     adaptive = values.get("innodb_adaptive_flushing")
     if adaptive is not None and not is_on(adaptive):
         text = f"is {adaptive}: pages are flushed when the redo log is nearly full, in bursts that stall every write"
-        yield ConfigFinding("innodb_adaptive_flushing", f"{text}; ON spreads them", own, False)
+        yield ConfigFinding("innodb_adaptive_flushing", f"{text}; ON spreads them", source, False)
     dirty = as_number(values.get("innodb_max_dirty_pages_pct"))
     if dirty is not None and dirty < LEAST_DIRTY_PERCENT:
         text = f"is {dirty:g}: pages are written back long before the redo log asks for it, and those changed often many times"
-        yield ConfigFinding("innodb_max_dirty_pages_pct", f"{text}; the default is 90", own, False)
-    yield from _find_unlimited_logs(values, own)
+        yield ConfigFinding("innodb_max_dirty_pages_pct", f"{text}; the default is 90", source, False)
+    yield from _find_unlimited_logs(values, source)
     page = as_bytes(values.get("innodb_page_size"))
     if page is not None and page != USUAL_PAGE:
         text = (
             f"is {page / 1024:g} KiB: sizes and I/O counts here are those of 16 KiB pages. It is fixed when the data "
             "directory is made; another one needs a dump and a reload"
         )
-        yield ConfigFinding("innodb_page_size", text, own, False)
+        yield ConfigFinding("innodb_page_size", text, source, False)
     size, kind = as_bytes(values.get("query_cache_size")), values.get("query_cache_type", "")
     if size and kind.strip().lower() not in ("", "0", "off"):
         text = f"is {kind} with {size / MIB:,.4g} MiB: one lock for all statements, taken at every read and every write"
-        yield ConfigFinding("query_cache_type", f"{text}; OFF and query_cache_size = 0 take it away", own, False)
+        yield ConfigFinding("query_cache_type", f"{text}; OFF and query_cache_size = 0 take it away", source, False)
 
 
 def _find_unlimited_logs(values: dict[str, str], source: str) -> Iterator[ConfigFinding]:
-    """Finds binary logs that nothing removes."""
+    """Yields the finding that nothing removes binary logs, if it holds."""
     if values.get("log_bin", "1").strip().lower() in ("0", "off"):
         return
     by_name = {name: as_number(values.get(name)) for name in ("binlog_expire_logs_seconds", "expire_logs_days")}
@@ -285,7 +280,7 @@ def _find_unlimited_logs(values: dict[str, str], source: str) -> Iterator[Config
 
 
 def _find_lossy(values: dict[str, str], server: ServerVersion) -> Iterator[ConfigFinding]:
-    """Finds settings of today that can lose data."""
+    """Yields findings on settings that can lose data."""
     manual = sources()["mysql-manual"]
     for name in ("innodb_flush_log_at_trx_commit", "rocksdb_flush_log_at_trx_commit"):
         at_commit = as_number(values.get(name))

@@ -22,9 +22,6 @@ from headrace.workload import TransactionWorkload
 from headrace.workload.server_settings import apply_server_settings
 
 # --- simulation -----------------------------------------------------------------------------------
-# The workload on this storage by the simulator: what it asks, and its throughput with some
-# settings.
-#
 # Only what the model has can be simulated: sizes of caches and redo log, syncs of a commit, the
 # doublewrite area, a log volume, a warm or cold start, the bytes of compaction.
 
@@ -42,7 +39,8 @@ MOST_REDO_BYTES = 512 * GIB
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """The settings that the model has."""
+    """The settings that the model simulates. `redo_bytes`: of all redo files; `at_commit`: as
+    innodb_flush_log_at_trx_commit; `start`: of the cache, warm or cold."""
 
     cache_gib: float
     redo_bytes: float | None
@@ -55,7 +53,8 @@ class ModelSettings:
 
 
 def compute_demand(situation: Situation, workload: TransactionWorkload) -> WorkloadDemand:
-    """Returns what the workload does on this storage with as much cache as the memory allows."""
+    """Simulates the workload on this storage, and returns its demand with as much cache as the
+    memory allows, and the size of its hot set."""
     database, most = workload.database, situation.cache_limit_gib
     # Sizes beyond the memory too, to say how large the cache should be.
     sizes = [most * 2.0 ** (step / STEPS_PER_DOUBLING + FIRST_DOUBLING) for step in range(CACHE_STEPS)]
@@ -80,7 +79,7 @@ def compute_demand(situation: Situation, workload: TransactionWorkload) -> Workl
 
 
 def collect_settings(situation: Situation) -> ModelSettings:
-    """Returns the model's settings as advised."""
+    """Returns the advised values of the settings that the model simulates."""
     chosen, innodb = situation.chosen, situation.engine == "innodb"
     cache = as_bytes(chosen.get("innodb_buffer_pool_size" if innodb else "rocksdb_block_cache_size"))
     commit = chosen.get("innodb_flush_log_at_trx_commit" if innodb else "rocksdb_flush_log_at_trx_commit", "1")
@@ -97,7 +96,7 @@ def collect_settings(situation: Situation) -> ModelSettings:
 
 
 def sum_redo_bytes(values: Mapping[str, str]) -> float | None:
-    """Returns bytes of all redo files, by values of parameters; None where there are none."""
+    """Returns the bytes of all redo files, from values by parameter; None where none is given."""
     if "innodb_redo_log_capacity" in values:
         return as_bytes(values["innodb_redo_log_capacity"])
     each = as_bytes(values.get("innodb_log_file_size"))
@@ -111,7 +110,8 @@ def simulate_throughput(
     situation: Situation,
     first_hour: bool,
 ) -> float:
-    """Returns transactions a second with these settings, of a warm hour or of the first hour."""
+    """Returns mean transactions a second with these settings: of a warm hour, or with `first_hour`
+    of the hour after a start."""
     # The redo log that the workload was calibrated with is taken to be today's, where that is
     # known.
     measured = (sum_redo_bytes(situation.current) or situation.default_redo_bytes) if situation.compared else None

@@ -114,8 +114,8 @@ class AdvisedSetting:
 
 @dataclass(frozen=True)
 class ConfigFinding:
-    """A setting of today that the server refuses or ignores, or that can lose data; or, without
-    `fails_check`, one that a later release refuses, or that hurts."""
+    """A fault of a setting of today. `fails_check`: whether `Advice.agrees` is False because of it:
+    the server refuses or ignores it, or it can lose data; others only cost performance."""
 
     parameter: str
     text: str

@@ -76,11 +76,11 @@ def _write_entry(item: AdvisedSetting) -> list[str]:
 
 @dataclass
 class _Edit:
-    """A file's lines and what happens to them."""
+    """The changes of a file: new texts of its `lines` by number, from 1, and lines to add."""
 
     lines: list[str]
-    replaced: dict[int, str]
-    added: list[str]
+    replacements: dict[int, str]
+    additions: list[str]
 
 
 def as_diff(advice: Sequence[AdvisedSetting], current: CurrentSettings) -> str:
@@ -108,10 +108,10 @@ def as_diff(advice: Sequence[AdvisedSetting], current: CurrentSettings) -> str:
         text = f"{item.parameter} = {format_value(item.value)}"
         if last is not None and _stays(find_gone(last.name, current.server), advised):
             if item.differs:
-                edits[last.file].replaced[last.line] = text
+                edits[last.file].replacements[last.line] = text
                 _comment_earlier(item.id, last, file, edits)
         elif item.differs or item.parameter in successors:
-            edits[file.path].added.append(text)
+            edits[file.path].additions.append(text)
     return "".join(_build_file_diff(path, edit, file) for path, edit in edits.items())
 
 
@@ -121,7 +121,7 @@ def _comment_earlier(parameter: str, last: Setting, file: OptionFile, edits: dic
     for setting in file.settings:
         if ids.get(setting.name, setting.name) == parameter and setting is not last:
             edit = edits[setting.file]
-            edit.replaced.setdefault(setting.line, f"# set again below: {edit.lines[setting.line - 1].strip()}")
+            edit.replacements.setdefault(setting.line, f"# set again below: {edit.lines[setting.line - 1].strip()}")
 
 
 def _stays(row: dict[str, str] | None, advised: set[str]) -> bool:
@@ -144,9 +144,9 @@ def _retire(current: CurrentSettings, file: OptionFile, edits: dict[Path, _Edit]
         line = edit.lines[setting.line - 1].strip()
         if row is None:
             if is_unknown(setting) and not SECRET.search(line):
-                edit.replaced[setting.line] = f"# not known to {current.server.label}: {line}"
+                edit.replacements[setting.line] = f"# not known to {current.server.label}: {line}"
         elif not _stays(row, advised) and not (setting.loose and row["then"] == "refused"):
-            edit.replaced[setting.line] = f"# {row['then']} by {current.server.label}: {line}"
+            edit.replacements[setting.line] = f"# {row['then']} by {current.server.label}: {line}"
             successors.add(row["instead"])
     return successors
 
@@ -154,10 +154,12 @@ def _retire(current: CurrentSettings, file: OptionFile, edits: dict[Path, _Edit]
 def _build_file_diff(path: Path, edit: _Edit, file: OptionFile) -> str:
     """Returns the unified diff of one file, "" where nothing changes; fewer lines of context where
     one may hold a secret."""
-    new = [edit.replaced.get(number, line) for number, line in enumerate(edit.lines, start=1)]
-    if edit.added:
+    new = [edit.replacements.get(number, line) for number, line in enumerate(edit.lines, start=1)]
+    if edit.additions:
         at, headed = _find_place(file, edit.lines)
-        block = edit.added if headed else [*([""] if at else []), f"[{SECTION}]", *edit.added, *([] if at else [""])]
+        block = edit.additions
+        if not headed:
+            block = [*([""] if at else []), f"[{SECTION}]", *block, *([] if at else [""])]
         new = [*new[:at], *block, *new[at:]]
     if new == edit.lines:
         return ""

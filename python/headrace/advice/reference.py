@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headrace.advice.model import RISKS
 from headrace.advice.table import GROUPS, ParameterName, ServerParameter, read_parameters, sources
+from headrace.advice.values import format_setting
 
 BEGIN, END = "<!-- parameters: written by headrace.advice.reference -->", "<!-- end of parameters -->"
 FLAVORS = {"mysql": "MySQL", "mariadb": "MariaDB", "percona": "Percona Server"}
@@ -49,12 +50,10 @@ def _write_entry(parameter: ServerParameter) -> list[str]:
 
 
 def _describe_effect(effect: str) -> str:
-    """Returns in words whether the effect of a parameter is simulated, worked out or not
-    estimated."""
+    """Returns in words whether an effect is simulated, worked out or not estimated."""
     kind, _, reason = effect.partition(":")
-    return {"simulated": "simulated", "arithmetic": "worked out", "none": f"cannot be estimated ({reason.strip()})"}[
-        kind
-    ]
+    words = {"simulated": "simulated", "arithmetic": "worked out", "none": f"cannot be estimated ({reason.strip()})"}
+    return words[kind]
 
 
 def _list_names(parameter: ServerParameter) -> list[str]:
@@ -77,15 +76,8 @@ def _write_span(name: ParameterName, parameter: ServerParameter) -> str:
         else f"{name.first} to {name.last}"
     )
     called = f" `{name.name}`" if name.name != parameter.id else ""
-    return f"{versions}{called}" + (f" (default {_format_default(parameter, name.default)})" if name.default else "")
-
-
-def _format_default(parameter: ServerParameter, default: str) -> str:
-    """Writes a default, bytes with their unit."""
-    from headrace.advice.values import as_bytes, format_size
-
-    size = as_bytes(default) if parameter.kind == "bytes" else None
-    return default if size is None else format_size(size)
+    default = f" (default {format_setting(parameter.kind, name.default)})" if name.default else ""
+    return f"{versions}{called}{default}"
 
 
 def _escape_cell(text: str) -> str:
@@ -93,7 +85,7 @@ def _escape_cell(text: str) -> str:
 
 
 def rewrite_page(page: str) -> str:
-    """Returns the page with its table as it must be."""
+    """Returns a text of docs/reference/advice.md with its table written anew."""
     before, begin_mark, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     assert begin_mark and end, f"the page needs {BEGIN} and {END}"

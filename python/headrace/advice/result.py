@@ -118,7 +118,8 @@ class Advice(Document, schema="headrace-advice/1", omitted=("server", "has_curre
         return tables
 
     def _build_row(self, item: AdvisedSetting, narrow: bool) -> tuple:
-        """Returns a setting as a row of `tables`, its value in brackets where it is not active."""
+        """Returns a setting as a row of `build_tables`, its value in brackets unless it is
+        active."""
         value = item.value if item.active else f"({item.value})"
         today = item.current or (f"{item.default} (default)" if item.default else "")
         head = (item.parameter, value, today if self.has_current else item.default)

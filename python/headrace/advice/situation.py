@@ -110,7 +110,7 @@ class WorkloadDemand:
 
 @dataclass(frozen=True)
 class Situation:
-    """Everything a rule may look at.
+    """Everything that a rule may look at.
 
     `current`: today's values by parameter; `compared`: whether they were given at all. `demand`:
     None without a workload. `default_redo_bytes`: the redo log of a server when nobody sets it.
@@ -148,12 +148,12 @@ class Situation:
         return core.cache_gib_for(self.memory_gib)
 
     @property
-    def vcpus_known(self) -> str:
+    def vcpus_words(self) -> str:
         """The number of processors in words, for a reason."""
         return "virtual CPUs not given" if self.vcpus is None else f"{self.vcpus} virtual CPUs"
 
     def get_chosen_bytes(self, parameter: str) -> float:
-        """Returns the bytes that a rule chose before for a parameter."""
+        """Returns the value that an earlier rule chose for a parameter, bytes."""
         return as_bytes(self.chosen[parameter]) or 0.0
 
     def check(self) -> None:
@@ -208,7 +208,7 @@ class Situation:
 
 
 def _check_folder(what: str, folder: object) -> None:
-    """Refuses paths that an option file would read as something else: they must be one line."""
+    """Raises InputError for a path that an option file would read as something else."""
     if folder is None:
         return
     text = folder if isinstance(folder, str) else ""
@@ -223,7 +223,7 @@ class RuleValue:
     """The answer of a rule: a value and why.
 
     `risk`: where it differs from the table's. `settable` False: it is a comment in the option file.
-    `effect`: computed by the rule itself.
+    `effect`: in words, if the rule computes it.
     """
 
     value: str

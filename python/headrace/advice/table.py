@@ -19,8 +19,8 @@ FIXED_KEYS = ("value", "why", "settable")  # of a parameter whose value depends 
 
 @dataclass(frozen=True)
 class ParameterName:
-    """The name of a parameter on servers of `flavor` from version `first` to `last` ("": still),
-    its default there and the source."""
+    """The name of a parameter on servers of `flavor` from version `first` to `last` ("": the newest
+    too), its default on these servers, and the source."""
 
     parameter: str
     flavor: str

@@ -6,7 +6,7 @@ from headrace.base.options import FALSE, TRUE, UNITS, as_bytes
 
 
 def as_number(text: str | None) -> float | None:
-    """Returns a number, sizes too; None where it is none."""
+    """Returns the number in a value, of a size its bytes; None for other text."""
     size = as_bytes(text)
     if size is not None:
         return size
@@ -17,7 +17,7 @@ def as_number(text: str | None) -> float | None:
 
 
 def is_on(text: str | None) -> bool:
-    """Returns whether a switch is on; one without a value is."""
+    """Returns whether a switch is on, as it is without a value."""
     return (text or "1").strip().lower() in TRUE
 
 
@@ -30,17 +30,21 @@ def format_size(bytes_: float) -> str:
     return str(whole)
 
 
+def format_setting(kind: str, value: str | None) -> str | None:
+    """Returns a value of that kind in an option file's words: bytes get their unit."""
+    size = as_bytes(value) if kind == "bytes" else None
+    return value if size is None else format_size(size)
+
+
 def are_same(kind: str, first: str, second: str) -> bool:
-    """Says whether two values of a parameter of that kind mean the same."""
+    """Returns whether two values of a parameter of that kind (table.KINDS) mean the same."""
     if kind == "switch":
         return _normalise_switch(first) == _normalise_switch(second)
     if kind in ("bytes", "count"):
         first_number, second_number = as_number(first), as_number(second)
-        return (
-            first_number == second_number
-            if first_number is not None and second_number is not None
-            else first.strip().lower() == second.strip().lower()
-        )
+        if first_number is not None and second_number is not None:
+            return first_number == second_number
+        return first.strip().lower() == second.strip().lower()
     if kind == "path":
         return first.rstrip("/") == second.rstrip("/")
     if kind == "text":

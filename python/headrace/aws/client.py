@@ -1,4 +1,4 @@
-"""Clients of AWS, with limits of time. Only here boto3 is imported (the extra `aws`)."""
+"""Clients of AWS with time limits. boto3 is imported in this file only (the extra `aws`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 # either.
 AwsClient = Any
 AwsSession = Any
-# The members of an answer by name, of kinds that the description of the operation says.
+# An answer of an operation: its members by name, as AWS describes the operation.
 AwsAnswer = dict[str, Any]
 CREDENTIALS = "AWS SDKs, credential providers"
 DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError")
@@ -22,9 +22,9 @@ DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "Aut
 
 @dataclass(frozen=True)
 class CallLimits:
-    """Limits of the calls of a client: seconds to wait for a connection and for an answer, and the
-    number of tries (None: boto3's own). `mode`: that of boto3's retries, such as "standard"; "" for
-    the user's configuration."""
+    """Limits of a client's calls: the seconds to wait for a connection and for an answer, and the
+    number of tries (None: boto3's own). `mode`: boto3's mode of retries, such as "standard"; "":
+    as the user has configured."""
 
     connect_s: float
     answer_s: float
@@ -33,9 +33,9 @@ class CallLimits:
 
 
 def open_session(profile: str | None = None, region: str | None = None, needs_keys: bool = True) -> AwsSession:
-    """Returns a session of boto3, whose clients share its credentials. `needs_keys` False: keys are
-    looked for at the first call. Raises CouldNotRun without boto3, InputError without
-    credentials."""
+    """Returns a session of boto3, whose clients share its credentials. `needs_keys` False:
+    credentials are looked for at the first call only. Raises CouldNotRun without boto3, InputError
+    without credentials."""
     with import_optional():
         import boto3
     with _explain_settings():
@@ -57,21 +57,21 @@ def make_client(
     needs_keys: bool = True,
     **settings: object,
 ) -> AwsClient:
-    """Returns a client of boto3, of a `session` or of one of its own in `region`. `else_region`:
-    for a user who has configured none. `needs_keys` False: keys are looked for at the first call.
-    `settings`: of botocore's Config.
+    """Returns a client of boto3 for a service, of `session` or of a new session in `region`.
+    `else_region`: the region where the session has none. `needs_keys`: as of `open_session`.
+    `settings`: more arguments of botocore's Config.
 
     Raises CouldNotRun without boto3, InputError without credentials or region.
     """
-    opened = open_session(region=region, needs_keys=needs_keys) if session is None else session
+    session = open_session(region=region, needs_keys=needs_keys) if session is None else session
     with import_optional():
         from botocore.config import Config
     if limits.tries is not None:
         settings["retries"] = {"total_max_attempts": limits.tries} | ({"mode": limits.mode} if limits.mode else {})
     config = Config(connect_timeout=limits.connect_s, read_timeout=limits.answer_s, **settings)
     with _explain_settings():
-        region_name = opened.region_name or else_region
-        return opened.client(service, region_name=region_name, endpoint_url=endpoint, config=config)
+        region_name = session.region_name or else_region
+        return session.client(service, region_name=region_name, endpoint_url=endpoint, config=config)
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def _explain_settings() -> Iterator[None]:
 
     try:
         yield
-    except (BotoCoreError, ValueError) as error:  # ValueError: an endpoint that is none
+    except (BotoCoreError, ValueError) as error:  # ValueError: an endpoint that is not a URL
         raise InputError("AWS", str(error)[:300], "AWS SDKs, region and endpoint", "Set AWS_REGION.") from None
 
 
@@ -89,8 +89,9 @@ def _explain_settings() -> Iterator[None]:
 def translate_errors(
     refusal: Callable[[str, str, AwsAnswer], HeadraceError], failure: Callable[[Exception], HeadraceError]
 ) -> Iterator[None]:
-    """Turns what boto3 raises in the block into our errors. `refusal` makes that of a refusal by
-    its code, its message and the whole answer, `failure` that of a call without an answer."""
+    """Turns what boto3 raises in the block into our errors. `refusal` makes the error of a call
+    that AWS refused, from the code, the message and the whole answer; `failure` makes that of a
+    call without an answer."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
     from urllib3.exceptions import HTTPError
@@ -98,16 +99,16 @@ def translate_errors(
     try:
         yield
     except ClientError as error:
-        words = error.response.get("Error", {})
-        raise refusal(str(words.get("Code", "")), str(words.get("Message", "")), dict(error.response)) from None
+        details = error.response.get("Error", {})
+        raise refusal(str(details.get("Code", "")), str(details.get("Message", "")), dict(error.response)) from None
     except (BotoCoreError, Boto3Error, HTTPError, OSError) as error:
         raise failure(error) from None
 
 
 def call(what: str, action: str, method: Callable[..., AwsAnswer], **arguments: object) -> AwsAnswer:
-    """Calls AWS about `what`, and returns its answer. `action`: the permission that it takes, as
-    IAM writes it. Raises InputError for a refusal, whose `kind` is its code, and CouldNotRun where
-    nobody answers."""
+    """Calls a method of a client and returns AWS's answer. `what`: what the call is about, for
+    errors; `action`: the permission that it takes, as IAM writes it. Raises InputError, with AWS's
+    code as `kind`, where AWS refuses the call, and CouldNotRun where nobody answers."""
 
     def make_refusal(code: str, message: str, _answer: AwsAnswer) -> InputError:
         hint = "Is it of this account and region?"

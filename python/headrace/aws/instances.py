@@ -18,7 +18,7 @@ refuse = Refusals("docs/guide/failover.md")
 # Pace of a waiter: s between two tries, and the most tries. AWS detaches a volume by force within a
 # minute or two.
 EC2_PACE = {"Delay": 1, "MaxAttempts": 120}
-LOOK_S = 0.5  # between two looks at what the EC2 API has begun, a guess
+LOOK_S = 0.5  # between two questions whether EC2 has done what a call began, a guess
 DEVICE_S = 30.0  # until the kernel shows an attached volume, a guess: it takes a second or two
 # AWS, "Device names for volumes": /dev/sd[f-p] are recommended for EBS volumes.
 DEVICE_NAMES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
@@ -35,7 +35,8 @@ TOKEN_TTL_S, MAX_METADATA_BYTES = "60", 1024  # guesses: one question follows th
 
 @dataclass(frozen=True)
 class AwsInstance:
-    """An instance of EC2 with a server's volumes; `client`: of EC2's API; `name`: in errors."""
+    """An EC2 instance of a database server. `client`: of EC2's API; `name`: the server's, in
+    errors; `volumes`: ids of the volumes that hold the server's files."""
 
     client: AwsClient
     name: str
@@ -43,9 +44,9 @@ class AwsInstance:
     volumes: tuple[str, ...]
 
     def fence(self) -> str:
-        """Stops the instance by force and detaches the volumes by force, and waits until the
-        instance is stopped or the volumes are detached: a database without its volumes commits
-        nothing. Raises CouldNotRun if both fail, or neither is complete in time."""
+        """Stops the instance and detaches its volumes, both by force, waits until one of them is
+        complete (a database without its volumes commits nothing), and returns in words which calls
+        succeeded. Raises CouldNotRun if both fail, or neither is complete in time."""
         done, failed = [], []
         for volume in self.volumes:
             try:
@@ -65,8 +66,9 @@ class AwsInstance:
         return ", ".join(done)
 
     def _wait_cut_off(self, detached: bool) -> None:
-        """Waits until the instance is down or has none of the volumes: the calls only begin, and
-        meanwhile it may answer its clients. Raises CouldNotRun."""
+        """Waits until the instance is down or has none of the volumes: the calls of a fence only
+        begin, and meanwhile the server may answer its clients. `detached`: as of `_is_cut_off`.
+        Raises CouldNotRun after the longest wait of EC2_PACE."""
         longest_s, last_error = EC2_PACE["Delay"] * EC2_PACE["MaxAttempts"], ""
 
         def is_cut_off() -> bool:
@@ -83,7 +85,7 @@ class AwsInstance:
 
     def _is_cut_off(self, detached: bool) -> bool:
         """Returns whether the instance is down, or has none of the volumes any more. The latter
-        counts only for volumes that it had: all were `detached` by this fence."""
+        counts only if this fence has `detached` all of them, so that the instance had them."""
         reservations = self.client.describe_instances(InstanceIds=[self.id])["Reservations"]
         instances = [instance for each in reservations for instance in each["Instances"]]
         if any(instance.get("State", {}).get("Name") in DOWN for instance in instances):
@@ -97,14 +99,15 @@ class AwsInstance:
         return detached and not attachments
 
     def move_volume(self, volume: str, here: str) -> None:
-        """Detaches a volume by force, and attaches it to instance `here`. Raises CouldNotRun."""
+        """Detaches a volume by force, attaches it to the instance `here` under a free device name,
+        and waits until both are complete. Raises CouldNotRun."""
         try:
             for attachment in self.client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]:
                 if attachment["State"] != "detaching":
                     self.client.detach_volume(VolumeId=volume, InstanceId=attachment["InstanceId"], Force=True)
             self.client.get_waiter("volume_available").wait(VolumeIds=[volume], WaiterConfig=EC2_PACE)
-            taken = self.client.describe_instances(InstanceIds=[here])["Reservations"][0]["Instances"][0]
-            used = {mapping["DeviceName"] for mapping in taken["BlockDeviceMappings"]}
+            target = self.client.describe_instances(InstanceIds=[here])["Reservations"][0]["Instances"][0]
+            used = {mapping["DeviceName"] for mapping in target["BlockDeviceMappings"]}
             free = next(name for name in DEVICE_NAMES if name not in used)
             self.client.attach_volume(VolumeId=volume, InstanceId=here, Device=free)
             self.client.get_waiter("volume_in_use").wait(VolumeIds=[volume], WaiterConfig=EC2_PACE)
@@ -114,8 +117,9 @@ class AwsInstance:
             raise refuse.run(self.name, rule, hint) from None
 
     def find_device(self, volume: str, links: tuple[Path, ...] = (BY_ID,)) -> str:
-        """Returns a volume's block device, by its serial number in udev's links on Nitro
-        instances, which are in these folders. Raises CouldNotRun."""
+        """Waits up to DEVICE_S seconds for a volume's block device, and returns its path. On Nitro
+        instances one of the folders `links` has udev's link with the volume's id. Raises
+        CouldNotRun."""
         name = f"nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
         places = [folder / name for folder in links]
         if device := wait_until(lambda: next(filter(Path.exists, places), None), DEVICE_S, DEVICE_S / 100):
@@ -124,7 +128,7 @@ class AwsInstance:
         raise refuse.run(self.name, rule, "Is this program running on the instance of --rescue-on?")
 
     def detach(self, volume: str, here: str) -> None:
-        """Detaches a volume from the instance `here`, if it is there."""
+        """Begins to detach a volume from the instance `here`; a failure is ignored."""
         with contextlib.suppress(Exception):
             self.client.detach_volume(VolumeId=volume, InstanceId=here)
 
@@ -135,7 +139,7 @@ def describe_error(error: Exception) -> str:
 
 
 def find_instance_types(ec2: AwsClient, ids: Sequence[str]) -> dict[str, str]:
-    """Returns the types of instances by their ids; none where these may not be described."""
+    """Returns the types of instances by their ids; none of them where AWS refuses to say."""
     if not ids:
         return {}
     try:
@@ -150,7 +154,8 @@ def find_instance_types(ec2: AwsClient, ids: Sequence[str]) -> dict[str, str]:
 
 
 def read_own_instance() -> str:
-    """Returns the EC2 instance that this program runs on, by its firmware. Raises InputError."""
+    """Returns the id of the EC2 instance that this program runs on, from the firmware. Raises
+    InputError about --rescue-on where the firmware has none."""
     tag = _read_asset_tag(Path("/"))
     if tag is None:
         rule = "is needed to read the dead source's volume: this machine does not say which instance it is"
@@ -159,8 +164,8 @@ def read_own_instance() -> str:
 
 
 def find_own_instance(root: Path = Path("/")) -> str | None:
-    """Returns the EC2 instance that this program runs on, by its firmware or by its metadata
-    service; None where neither names it. `root`: where /sys is: / but for tests."""
+    """Returns the id of the EC2 instance that this program runs on, from the firmware below `root`
+    (/ but for tests) or else from the metadata service; None where neither names it."""
     return _read_asset_tag(root) or _fetch_own_instance()
 
 
@@ -174,8 +179,8 @@ def _read_asset_tag(root: Path) -> str | None:
 
 
 def _fetch_own_instance() -> str | None:
-    """Returns the instance by its metadata service, which Xen instances have too; None where it is
-    switched off or does not answer. The two variables are those of the AWS SDKs."""
+    """Returns the instance's id from its metadata service, which Xen instances have too; None where
+    it is switched off or does not answer. Both environment variables are those of the AWS SDKs."""
     if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return None
     base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or METADATA
@@ -190,6 +195,6 @@ def _fetch_own_instance() -> str | None:
     try:
         token = fetch("api/token", {"X-aws-ec2-metadata-token-ttl-seconds": TOKEN_TTL_S}, "PUT")
         name = fetch("meta-data/instance-id", {"X-aws-ec2-metadata-token": token})
-    except (OSError, HTTPException, ValueError):  # ValueError: an address that is none
+    except (OSError, HTTPException, ValueError):  # ValueError: an endpoint that is not a URL
         return None
     return name if name.startswith("i-") else None

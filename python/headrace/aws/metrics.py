@@ -15,8 +15,8 @@ Points = dict[float, float]  # value by the beginning of its period, Unix time, 
 
 @dataclass(frozen=True)
 class MetricOwner:
-    """Names a volume or a database whose metrics are fetched: `name` here, namespace, dimension and
-    value in CloudWatch. `statistics`: the metrics to fetch, each with its statistic."""
+    """A volume or a database whose metrics are fetched: its `name` in the result, and namespace,
+    dimension and value in CloudWatch. `statistics`: the statistic to fetch of each metric."""
 
     name: str
     namespace: str
@@ -28,26 +28,26 @@ class MetricOwner:
 def fetch_points(
     cloudwatch: AwsClient, owners: Sequence[MetricOwner], begin: float, end: float, period: int
 ) -> dict[tuple[str, str], Points]:
-    """Fetches the points of a time by owner and metric, every page of them. `begin`, `end`: Unix
-    time, s; `period`: of a point, s. Raises InputError, CouldNotRun."""
-    queries, meaning = [], {}
+    """Fetches points from CloudWatch, all pages, and returns them by owner's name and metric.
+    `begin`, `end`: Unix time, s; `period`: of a point, s. Raises InputError, CouldNotRun."""
+    queries, owners_and_metrics = [], {}
     for owner in owners:
         dimensions = [{"Name": owner.dimension, "Value": owner.value}]
         for metric, statistic in owner.statistics.items():
             key = f"q{len(queries)}"
-            meaning[key] = (owner.name, metric)
+            owners_and_metrics[key] = (owner.name, metric)
             metric_of_owner = {"Namespace": owner.namespace, "MetricName": metric, "Dimensions": dimensions}
             queries.append({"Id": key, "MetricStat": {"Metric": metric_of_owner, "Period": period, "Stat": statistic}})
-    return {meaning[key]: points for key, points in _fetch_pages(cloudwatch, queries, begin, end).items()}
+    return {owners_and_metrics[key]: points for key, points in _fetch_pages(cloudwatch, queries, begin, end).items()}
 
 
 def _fetch_pages(cloudwatch: AwsClient, queries: list[dict], begin: float, end: float) -> dict[str, Points]:
     """Fetches the points of queries from all pages, by the query's id. `begin`, `end`: Unix time,
     s. Raises InputError, CouldNotRun."""
     by_query: dict[str, Points] = {}
-    for at in range(0, len(queries), MOST_QUERIES):
+    for first in range(0, len(queries), MOST_QUERIES):
         arguments: AwsAnswer = {
-            "MetricDataQueries": queries[at : at + MOST_QUERIES],
+            "MetricDataQueries": queries[first : first + MOST_QUERIES],
             "StartTime": datetime.fromtimestamp(begin, UTC),
             "EndTime": datetime.fromtimestamp(end, UTC),
         }

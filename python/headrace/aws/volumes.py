@@ -49,7 +49,8 @@ def parse_order(notation: str) -> dict[str, str | int]:
 
 
 def describe_volumes(ec2: AwsClient, volumes: Sequence[str]) -> dict[str, AwsVolume]:
-    """Returns volumes by their ids. Raises InputError for a volume that is not there."""
+    """Returns volumes by their ids, each with the state of its modification, which takes a call for
+    each. Raises InputError for a volume that is not there, and as `call`."""
     answer = call(", ".join(volumes), "ec2:DescribeVolumes", ec2.describe_volumes, VolumeIds=list(volumes))
     by_id: dict[str, AwsVolume] = {}
     for volume in answer["Volumes"]:
@@ -77,11 +78,11 @@ def describe_volumes(ec2: AwsClient, volumes: Sequence[str]) -> dict[str, AwsVol
 
 
 def _find_modification(ec2: AwsClient, volume: str) -> str:
-    """Returns `modifying`, `optimizing` or an empty text."""
+    """Returns `modifying` or `optimizing`; "" without a modification under way."""
     action = "ec2:DescribeVolumesModifications"
     try:
         answer = call(volume, action, ec2.describe_volumes_modifications, VolumeIds=[volume])
-    except HeadraceError:  # a volume that never was modified
+    except HeadraceError:  # a volume that never was modified, or no permission
         return ""
     states = [modification.get("ModificationState") for modification in answer.get("VolumesModifications", ())]
     return next((state for state in states if state in ("modifying", "optimizing")), "")

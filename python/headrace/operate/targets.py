@@ -46,7 +46,7 @@ HEAD_CHARACTERS = 200  # enough for the first words of any form; ours
 LIVE_SECONDS = 10.0  # ours: ten seconds of one second each; `--seconds` takes more
 TIMES = ("--interval", "--clock-start", "--last", "--until")
 LEAST_SECONDS = 60.0  # of CloudWatch: a point of a minute
-# CloudWatch has a point a minute, and is asked as often; what came late is asked for again, s: four
+# CloudWatch has a point a minute, and is asked as often; late points are asked for again, s: four
 # points of volumes that publish every five minutes.
 AWS_EVERY_S, AWS_AGAIN_S = 60.0, 1_200.0
 
@@ -60,7 +60,7 @@ class SourceOptions:
     it. `members`: of arrays of the lab, read each member too (volumes of role `member`, named
     NAME/0 and so on). `interval_s`, `clock_start`: of a recording that has no times, seconds
     between its reports and when it began (ISO 8601). `span`: what a service that keeps the past is
-    asked for (None: 14 days), and `progress` is told the share that is there."""
+    asked for (None: 14 days), and `progress` is called with the share that has come."""
 
     storage: str | None = None
     instance: str | None = None
@@ -96,7 +96,7 @@ def is_live(target: str) -> bool:
 
 def open_live(target: str, options: SourceOptions = SourceOptions()) -> LiveSource:
     """Opens a source to watch. Raises InputError, CouldNotRun."""
-    _check(options)
+    _check_options(options)
     if target.startswith("lab:"):
         return _open_lab(target, options)
     if target.startswith("mysql://"):
@@ -107,8 +107,8 @@ def open_live(target: str, options: SourceOptions = SourceOptions()) -> LiveSour
 def open_source(
     target: str, options: SourceOptions = SourceOptions(), past: bool = True, seconds: float | None = None
 ) -> TickSource:
-    """Opens any target as a source of ticks. `past`: of CloudWatch, with the last hour; `seconds`:
-    it is asked for no longer than that (None: for ever). Raises InputError, CouldNotRun."""
+    """Opens any target as a source of ticks. Only for CloudWatch: `past`, with the last hour;
+    `seconds`, for how long it is asked (None: for ever). Raises InputError, CouldNotRun."""
     if is_live(target):
         return open_live(target, options)
     if not target.startswith("aws:"):
@@ -133,7 +133,7 @@ def read_evidence(
         _refuse_times(target, options)
         with closing(open_live(target, options)) as source:
             return collect(source, seconds or LIVE_SECONDS, progress)
-    _check(options)
+    _check_options(options)
     if is_service(target):
         return _load_service(target, options, seconds)
     if seconds is not None:
@@ -172,8 +172,10 @@ def load_target(target: str, options: SourceOptions = SourceOptions()) -> Loaded
     check_times(target, options)
     if is_service(target):
         device = options.devices[0] if len(options.devices) == 1 else None
-        asked = ReadOptions(span=options.span, step_s=options.interval_s, device=device, progress=options.progress)
-        return load_recording(target, asked)
+        read_options = ReadOptions(
+            span=options.span, step_s=options.interval_s, device=device, progress=options.progress
+        )
+        return load_recording(target, read_options)
     path = Path(target)
     if is_live(target) or (
         target != STDIN and (path.is_dir() or (path.exists() and evidence_file.is_evidence_file(path)))
@@ -187,8 +189,8 @@ def load_target(target: str, options: SourceOptions = SourceOptions()) -> Loaded
     return parse_recording(recording)
 
 
-def import_options(target: str, options: SourceOptions, gaps: str | None = None) -> ImportOptions:
-    """Returns what the options say about a recording. Raises InputError for several devices."""
+def make_import_options(target: str, options: SourceOptions, gaps: str | None = None) -> ImportOptions:
+    """Returns the options of importing a recording. Raises InputError for several devices."""
     if len(options.devices) > 1:
         several = ", ".join(options.devices)
         hint = "Name one, or the members of an array with + between them: --device nvme1n1+nvme2n1."
@@ -206,8 +208,8 @@ def find_description(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[s
 
 
 def _load_service(target: str, options: SourceOptions, seconds: float | None) -> Evidence:
-    """Loads what a service keeps: of EBS volumes evidence with CloudWatch's checks, of an RDS
-    instance and of Prometheus a recording."""
+    """Returns the evidence that a service keeps: of EBS volumes with CloudWatch's checks, of an RDS
+    instance and of Prometheus as of a recording. `seconds`: the span, None: as the options say."""
     if seconds is not None:
         options = replace(options, span=replace(options.span or TimeSpan(), last_s=max(LEAST_SECONDS, seconds)))
     if target.startswith("aws:") and not is_database(target):
@@ -218,7 +220,7 @@ def _load_service(target: str, options: SourceOptions, seconds: float | None) ->
 
 
 def _load_recording(target: str, loaded: LoadedRecording | None, options: SourceOptions) -> Evidence:
-    """Judges a recording of a tool: of one device, or of an array. Raises InputError."""
+    """Returns the evidence in a tool's recording of one device or array. Raises InputError."""
     assert loaded is not None  # what is None was handled before
     storage, instance, unused = options.storage, options.instance, []
     described = loaded.readings.described.values()
@@ -228,7 +230,7 @@ def _load_recording(target: str, loaded: LoadedRecording | None, options: Source
             unused.append(f"--storage {storage} was not used: AWS says what it is")
         storage, instance = own.storage, own.instance or instance
     evidence = files.build_recording_evidence(
-        loaded, import_options(target, options, gaps="hold"), storage, instance, options.as_of
+        loaded, make_import_options(target, options, gaps="hold"), storage, instance, options.as_of
     )
     facts = replace(evidence.facts, target="standard input" if target == STDIN else target)
     return replace(evidence, facts=facts, notes=(*evidence.notes, *unused))
@@ -251,7 +253,7 @@ def _refuse_times(target: str, options: SourceOptions, names: Collection[str] = 
             raise refuse.input(f"{name} {value}", f"is for {for_what}, not for {target[:80]}", "Leave it out.")
 
 
-def _check(options: SourceOptions) -> None:
+def _check_options(options: SourceOptions) -> None:
     """Raises InputError for options that cannot be, also where none of them will be used."""
     with translate_core_errors():
         core.volume_eras(options.as_of)
@@ -275,11 +277,11 @@ def _select_volumes(evidence: Evidence, devices: tuple[str, ...]) -> Evidence:
     named = set()
     for device in devices:
         if device.removeprefix("/dev/") not in names:
-            there = ", ".join(
+            choices = ", ".join(
                 f"{volume.facts.name} ({volume.facts.device})" if volume.facts.device else volume.facts.name
                 for volume in evidence.volumes
             )
-            hint = f"There are: {there}." if there else "It has no figures of disks at all."
+            hint = f"There are: {choices}." if choices else "It has no figures of disks at all."
             raise refuse.input(f"--device {device[:80]}", f"is not in {Path(evidence.facts.target).name}", hint)
         named.add(names[device.removeprefix("/dev/")])
     chosen = tuple(
@@ -291,20 +293,22 @@ def _select_volumes(evidence: Evidence, devices: tuple[str, ...]) -> Evidence:
 
 
 def _add_description(evidence: Evidence, options: SourceOptions) -> Evidence:
-    """Returns a recording, with what the options say of volumes that it knows nothing of."""
+    """Returns the evidence with the options' storage and limits for volumes that have none, or with
+    a note that the options were not used."""
     unknown = [volume.facts.limits is None and volume.facts.role != "member" for volume in evidence.volumes]
     if options.storage is None or not any(unknown):
         return _add_notes(evidence, options, "the recording says")
     limits = get_holding_limits(options.storage, options.instance, options.as_of)
     volumes = tuple(
-        replace(volume, facts=replace(volume.facts, storage=options.storage, limits=limits)) if asked else volume
-        for volume, asked in zip(evidence.volumes, unknown, strict=True)
+        replace(volume, facts=replace(volume.facts, storage=options.storage, limits=limits)) if is_unknown else volume
+        for volume, is_unknown in zip(evidence.volumes, unknown, strict=True)
     )
     return replace(evidence, volumes=volumes)
 
 
 def _add_notes(evidence: Evidence, options: SourceOptions, who: str = "AWS says") -> Evidence:
-    """Adds a note for each given option that this source ignores: `who` says what a volume is."""
+    """Returns the evidence with a note for each given option that its source ignores. `who`: knows
+    better what a volume is."""
     given = {"--storage": options.storage, "--instance": options.instance}
     if evidence.facts.kind == "cloudwatch":
         given["--device"] = ", ".join(options.devices)

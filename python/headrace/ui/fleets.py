@@ -14,7 +14,7 @@ from headrace.base.encoding import to_plain
 from headrace.operate.fleet import MOST_RISK_PERCENT
 from headrace.operate.fleet.advised import list_advised_changes
 from headrace.operate.fleet.answer import VolumeAnswer
-from headrace.operate.fleet.applying.scripts import patch_scripts
+from headrace.operate.fleet.applying.scripts import build_patch_scripts
 from headrace.operate.fleet.inventory import read_inventory
 from headrace.report.fleet import words
 from headrace.ui.answers import make_plain_view
@@ -81,7 +81,7 @@ def write_patch(files: OpenedFiles, ask: AskPatch) -> dict[str, object]:
     )
     scripts = [
         {"account": script.account, "patch": script.patch, "rollback": script.rollback}
-        for script in patch_scripts(advised.changes)
+        for script in build_patch_scripts(advised.changes)
     ]
     return {
         "scripts": scripts,

@@ -11,8 +11,8 @@ from headrace.operate.snapshots.freezing.filesystems import (
     find_disks,
     find_filesystems,
     find_volume_id,
+    get_mount,
     list_mounts,
-    mount_of,
 )
 
 
@@ -177,10 +177,10 @@ def test_the_mount_on_top_and_a_name_that_only_begins_alike(machine):
     machine.mount("259:2", "/data", "xfs", "/dev/a")
     machine.mount("259:3", "/data", "xfs", "/dev/b")
     result = list_mounts(machine.root)
-    assert mount_of("/data/x", result).number == "259:3"
-    assert mount_of("/database", result).number == "259:1"
+    assert get_mount("/data/x", result).number == "259:3"
+    assert get_mount("/database", result).number == "259:1"
     with pytest.raises(CouldNotRun, match="on no filesystem"):
-        mount_of("/data", [])
+        get_mount("/data", [])
 
 
 def test_a_name_of_udev(machine):

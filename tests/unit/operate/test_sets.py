@@ -19,7 +19,7 @@ from headrace.mysql import Address
 from headrace.operate.snapshots import ec2, retention, services, sets, take, targets
 from headrace.operate.snapshots.services import MemberVolume
 from headrace.operate.snapshots.sets import StoredSnapshot
-from headrace.operate.snapshots.take import CreateCall, Prepared, SnapshotRequest, _run_steps
+from headrace.operate.snapshots.take import CreateCall, SnapshotRequest, SnapshotScope, _run_steps
 from headrace.servers.copies.locks import ServerFacts
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -89,7 +89,7 @@ def test_a_set_that_is_not_listed_yet_was_taken_and_is_waited_for(monkeypatch):
     facts = ServerFacts("mysql", "9.7.0", (9, 7, 0), "db.example", "a-b", 1, "", "/data", ("/data",), ())
     members = tuple((MemberVolume(name, "gp3:1"), {"place": "/data", "kind": "xfs"}) for name in volumes)
     lock: Any = SimpleNamespace(held_ms=0.0, waited_ms=0.0)
-    prepared, call = Prepared(facts, (), members), CreateCall("set-a")
+    prepared, call = SnapshotScope(facts, (), members), CreateCall("set-a")
     taken = _run_steps(request, prepared, lock, call, lambda step: None).snapshot_set
     assert taken.whole and taken.id == "set-a" and not taken.stored
     assert [snapshot.member["place"] for snapshot in taken.snapshots] == ["/data", "/data"]
@@ -120,7 +120,7 @@ def test_a_set_whose_call_failed_is_deleted_once_it_is_listed(monkeypatch, error
     members = tuple((MemberVolume(name, "gp3:1"), {}) for name in ("vol-0", "vol-1"))
     call, facts = CreateCall("set-a"), ServerFacts("mysql", "9.7.0", (9, 7, 0), "db", "", 1, "", "/", ("/",), ())
     with pytest.raises(type(error)):
-        take._create(request, Prepared(facts, (), members), call, {sets.SET: "set-a"})
+        take._create(request, SnapshotScope(facts, (), members), call, {sets.SET: "set-a"})
     words = take._delete_begun(service, call)
     assert len(service.snapshots) == remaining and (hint in words if hint else not words)
 

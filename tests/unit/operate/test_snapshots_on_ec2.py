@@ -23,10 +23,10 @@ from headrace.mysql import Address
 from headrace.mysql.address import parse_address
 from headrace.operate.snapshots import ec2
 from headrace.operate.snapshots.ec2 import Ec2Service
-from headrace.operate.snapshots.freezing.filesystems import Below
+from headrace.operate.snapshots.freezing.filesystems import DeviceStack
 from headrace.operate.snapshots.services import MemberVolume, VolumeService
 from headrace.operate.snapshots.sets import StoredSnapshot
-from headrace.operate.snapshots.take import CreateCall, Prepared, SnapshotRequest, TakenSet, _run_steps
+from headrace.operate.snapshots.take import CreateCall, SnapshotRequest, SnapshotScope, TakenSet, _run_steps
 from headrace.operate.snapshots.targets import make_ec2_request
 from headrace.servers.copies.locks import ServerFacts
 
@@ -81,7 +81,7 @@ def test_a_disk_without_serial_number_is_a_volume_of_this_instance(monkeypatch, 
                 attached[f"vol-{instance[2:4]}{letter}"] = (instance, f"/dev/{chance.choice(('sd', 'xvd'))}{letter}")
     service = open_service(monkeypatch, tmp_path, Account(attached), HERE)
     for letter in LETTERS:
-        name, below = f"vol-0a{letter}", Below((f"xvd{letter}",), ())
+        name, below = f"vol-0a{letter}", DeviceStack((f"xvd{letter}",), ())
         if name in attached:
             assert [member.id for member in service.find_members(below)] == [name]
         else:  # instance store, whatever others have by this name
@@ -94,7 +94,7 @@ def test_a_machine_that_is_no_instance_has_no_volume(monkeypatch, tmp_path):
     account = Account({"vol-0b": (OTHERS[0], "/dev/xvdb")})
     service = open_service(monkeypatch, tmp_path, account, "Not Specified")
     with pytest.raises(InputError, match="does not say which EC2 instance it is"):
-        service.find_members(Below(("xvdb",), ()))
+        service.find_members(DeviceStack(("xvdb",), ()))
 
 
 @pytest.mark.parametrize("address", ["root@127.0.0.1", "root@localhost:3307", "root@/?socket=/run/mysqld/mysqld.sock"])
@@ -173,7 +173,7 @@ def take_set(service: VolumeService) -> TakenSet:
     facts = ServerFacts("mysql", "9.7.0", (9, 7, 0), "db.example", "a-b", 1, "", "/data", ("/data",), ())
     members = tuple((MemberVolume(name, "gp3:1"), {"place": "/data"}) for name in ("vol-0", "vol-1"))
     lock: Any = SimpleNamespace(held_ms=0.0, waited_ms=0.0)
-    return _run_steps(request, Prepared(facts, (), members), lock, CreateCall("set-a"), lambda step: None)
+    return _run_steps(request, SnapshotScope(facts, (), members), lock, CreateCall("set-a"), lambda step: None)
 
 
 def test_a_set_that_was_taken_is_tagged_though_aws_throttles(throttle):

@@ -20,7 +20,7 @@ from pathlib import Path
 from headrace.advice.host.devices import check_devices
 from headrace.advice.host.facts import HostFacts
 from headrace.advice.host.install import as_sysctl, as_tuned, as_udev
-from headrace.advice.host.reading import FINDING, STATES, UNREAD, HostQuestion, HostReading
+from headrace.advice.host.reading import FINDING, STATES, UNREAD, DataVolume, HostReading
 from headrace.advice.host.system import check_system
 from headrace.advice.host.table import read_host_checks
 from headrace.advice.host.tree import open_tree, refuse
@@ -83,24 +83,24 @@ def advise_host(
     tree = open_tree(None if root is None else Path(root))
     if tree.live and datadir is not None and not Path(datadir).exists():
         raise refuse.input(f"--datadir {datadir}", "is not on this machine", "Name the folder of the data.")
-    facts, question = HostFacts(tree, datadir), _make_question(storage, as_of)
-    readings = (*check_devices(facts, question), *check_system(facts, question))
+    facts, volume = HostFacts(tree, datadir), _describe_volume(storage, as_of)
+    readings = (*check_devices(facts, volume), *check_system(facts, volume))
     order = list(read_host_checks())
     ordered = tuple(sorted(readings, key=lambda reading: order.index(reading.check)))
     return HostAdvice(facts.name, str(root or "/"), facts.datadir, ordered, tuple(_list_doubts(facts, ordered)))
 
 
-def _make_question(storage: str | None, as_of: Day) -> HostQuestion:
-    """Returns IOPS and MiB/s of all volumes of a storage, for checks that depend on them; empty
-    without one. Raises InputError."""
+def _describe_volume(storage: str | None, as_of: Day) -> DataVolume:
+    """Returns the sustained rates of a storage, all volumes together, for checks that depend on
+    them. Raises InputError."""
     if storage is None:
-        return HostQuestion()
+        return DataVolume()
     with translate_core_errors():
         limits = core.storage_limits(storage, normalise_day(as_of))
     hdd = any(limit["random_charges_full_unit"] for limit in limits)
     iops = sum(limit["iops"] or 0 for limit in limits)
     mib_s = sum(limit["throughput_bytes_s"] or 0 for limit in limits) / MIB
-    return HostQuestion(iops, mib_s, hdd)
+    return DataVolume(iops, mib_s, hdd)
 
 
 def _list_doubts(facts: HostFacts, readings: tuple[HostReading, ...]) -> list[str]:

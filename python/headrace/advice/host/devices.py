@@ -12,7 +12,7 @@ from headrace.advice.host.reading import (
     FINE,
     NOT_HERE,
     UNREAD,
-    HostQuestion,
+    DataVolume,
     HostReading,
     KernelSetting,
     judge,
@@ -32,20 +32,20 @@ FILE_SYSTEMS = ("xfs", "ext4")
 KERNEL_TIMEOUT = "nvme_core.io_timeout"
 
 
-def check_devices(facts: HostFacts, question: HostQuestion) -> Iterator[HostReading]:
+def check_devices(facts: HostFacts, volume: DataVolume) -> Iterator[HostReading]:
     """Yields every check of this file, in the order of the table."""
     for name in ("scheduler", "readahead", "max_sectors", "nr_requests"):
         if not facts.disks:
             yield HostReading(name, "", UNREAD, "", "no disk is in /sys/block")
         for disk in facts.disks:
-            yield _check_queue(name, facts, disk, question)
+            yield _check_queue(name, facts, disk, volume)
     yield _check_timeout(facts)
     yield from _check_file_system(facts)
     yield from _check_alignment(facts)
     yield from _check_arrays(facts)
 
 
-def _check_queue(name: str, facts: HostFacts, disk: str, question: HostQuestion) -> HostReading:
+def _check_queue(name: str, facts: HostFacts, disk: str, volume: DataVolume) -> HostReading:
     """Checks one attribute of a disk's queue: scheduler, read-ahead and largest request in KiB, or
     number of requests."""
     attribute = {"readahead": "read_ahead_kb", "max_sectors": "max_sectors_kb"}.get(name, name)
@@ -58,16 +58,16 @@ def _check_queue(name: str, facts: HostFacts, disk: str, question: HostQuestion)
     if value is None:
         return HostReading(name, disk, UNREAD, text, "is not a number")
     unit = "" if name == "nr_requests" else " KiB"
-    advised_value, note = _advise_queue(name, facts, disk, value, question)
+    advised_value, note = _advise_queue(name, facts, disk, value, volume)
     settings = (_make_udev_rule(disk, f"queue/{attribute}", advised_value),)
     return judge(name, disk, advised_value is None, f"{value:,}{unit}", note, settings)
 
 
-def _advise_queue(name: str, facts: HostFacts, disk: str, value: int, question: HostQuestion) -> tuple[int | None, str]:
-    """Returns the value that it should have (None where it may stay) and a note."""
+def _advise_queue(name: str, facts: HostFacts, disk: str, value: int, volume: DataVolume) -> tuple[int | None, str]:
+    """Returns the value that an attribute should have, None where today's may stay, and a note."""
     check = read_host_checks()[name]
     if name == "readahead":
-        if question.hdd:
+        if volume.hdd:
             return (None if value >= ST1_READAHEAD_KIB else ST1_READAHEAD_KIB), "the volume is a hard disk type"
         most = int(check.most or 0)
         return (None if value <= most else most), ""
@@ -78,9 +78,9 @@ def _advise_queue(name: str, facts: HostFacts, disk: str, value: int, question: 
             return None, f"the device takes no more than {hardware} KiB"
         return (None if value >= least else least), ""
     least = int(check.least or 0)
-    if question.iops:
+    if volume.iops:
         # Little's law says how many are under way at once; twice, since they come in bursts.
-        least = max(least, math.ceil(2 * question.iops * LATENCY_MS / 1e3))
+        least = max(least, math.ceil(2 * volume.iops * LATENCY_MS / 1e3))
     return (None if value >= least else least), ""
 
 

@@ -17,7 +17,7 @@ DATADIR = "/var/lib/mysql"
 
 
 class HostFacts:
-    """Looks into a tree. `datadir`: where the data lie."""
+    """Finds facts in a host's files and remembers them. `datadir`: the folder of the data."""
 
     def __init__(self, tree: HostTree, datadir: str | None = None) -> None:
         self.tree = tree
@@ -25,12 +25,12 @@ class HostFacts:
 
     @cached_property
     def disks(self) -> list[str]:
-        """Disks by name: no loop devices, no arrays."""
+        """Names of the disks, without loop devices and arrays."""
         return [name for name in self.tree.list_names("/sys/block") if not NO_DISKS.fullmatch(name)]
 
     @cached_property
     def arrays(self) -> list[str]:
-        """md devices."""
+        """Names of the md devices."""
         return [name for name in self.tree.list_names("/sys/block") if re.fullmatch(r"md\d+", name)]
 
     def list_members(self, device: str) -> list[str]:
@@ -48,10 +48,6 @@ class HostFacts:
     def list_partitions(self, disk: str) -> list[str]:
         """Returns partitions of a disk."""
         return [name for name in self.tree.list_names(f"/sys/block/{disk}") if name.startswith(disk)]
-
-    def read_model(self, disk: str) -> str:
-        """Returns the model name that the disk reports."""
-        return self.tree.read(f"/sys/block/{disk}/device/model") or ""
 
     @cached_property
     def mounts(self) -> list[Mount]:
@@ -84,7 +80,7 @@ class HostFacts:
 
     @cached_property
     def nodes(self) -> list[int] | None:
-        """Memory nodes."""
+        """Numbers of the NUMA nodes that are online; None where /sys does not have them."""
         text = self.tree.read("/sys/devices/system/node/online")
         return parse_numbers(text) if text else None
 
@@ -127,9 +123,8 @@ class HostFacts:
         """System and kernel, as far as the tree says."""
         release = re.search(r'^PRETTY_NAME="?([^"\n]*)', self.tree.read("/etc/os-release") or "", re.M)
         kernel = self.tree.read("/proc/sys/kernel/osrelease")
-        return (
-            ", ".join(filter(None, [release[1] if release else None, kernel and f"Linux {kernel}"])) or "a Linux host"
-        )
+        parts = [release and release[1], kernel and f"Linux {kernel}"]
+        return ", ".join(filter(None, parts)) or "a Linux host"
 
     def measure_free_share(self) -> tuple[float, float] | None:
         """Returns the free share of space and of inodes, percent; None in a captured tree."""
@@ -144,7 +139,7 @@ class HostFacts:
 
 
 def parse_numbers(text: str) -> list[int]:
-    """Returns `0-3,8` as numbers; none for text that is no such list."""
+    """Returns the numbers in a list as the kernel writes it, `0-3,8`; none for other text."""
     numbers: list[int] = []
     for part in text.strip().split(","):
         low, _, high = part.partition("-")

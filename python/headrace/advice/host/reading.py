@@ -48,9 +48,9 @@ def report_unread(check: str, subject: str, tree: HostTree, path: str) -> HostRe
 
 
 @dataclass(frozen=True)
-class HostQuestion:
-    """The facts of the data volume: `iops` and `mib_s` it sustains, and whether it is a hard disk
-    type (st1, sc1, standard); None: not given."""
+class DataVolume:
+    """The volume below the data: `iops` and `mib_s` that it sustains (None: not given), and whether
+    it is of a hard disk type (st1, sc1, standard)."""
 
     iops: float | None = None
     mib_s: float | None = None

@@ -12,7 +12,7 @@ from headrace.advice.host.reading import (
     FINE,
     NOT_HERE,
     UNREAD,
-    HostQuestion,
+    DataVolume,
     HostReading,
     KernelSetting,
     judge,
@@ -29,15 +29,15 @@ CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter")
 SYS_ADMIN = 21
 
 
-def check_system(facts: HostFacts, question: HostQuestion) -> Iterator[HostReading]:
+def check_system(facts: HostFacts, volume: DataVolume) -> Iterator[HostReading]:
     """Yields every check of this file, in the order of the table."""
     yield _check_number("swappiness", facts, "/proc/sys/vm/swappiness", "vm.swappiness", "1")
-    yield _check_dirty(facts, question)
+    yield _check_dirty(facts, volume)
     yield _check_huge_pages(facts)
     yield from _check_nodes(facts)
     yield _check_aio(facts)
     yield _check_io_uring(facts)
-    yield from _open_files(facts)
+    yield from _check_open_files(facts)
     yield _check_clock(facts)
     yield _check_interrupts(facts)
     yield from _check_network(facts)
@@ -58,41 +58,41 @@ def _check_number(check: str, facts: HostFacts, path: str, key: str, advised_val
     return judge(check, "", fine, f"{value:,}", "", (KernelSetting("sysctl", key, advised_value),))
 
 
-def _check_dirty(facts: HostFacts, question: HostQuestion) -> HostReading:
+def _check_dirty(facts: HostFacts, volume: DataVolume) -> HostReading:
     """Checks how much memory may wait to be written: in bytes against the volume's MiB/s, else in
     percent of the memory."""
-    at = "/proc/sys/vm"
+    folder = "/proc/sys/vm"
     names = ("dirty_bytes", "dirty_background_bytes", "dirty_ratio", "dirty_background_ratio")
-    bytes_, _, ratio, background = (facts.tree.read_number(f"{at}/{name}") for name in names)
+    bytes_, _, ratio, background = (facts.tree.read_number(f"{folder}/{name}") for name in names)
     if bytes_:
-        second = None if question.mib_s is None else question.mib_s * MIB
-        fine = second is None or bytes_ <= DIRTY_SECONDS * second
-        note = "" if second is None else f"{bytes_ / second:.1f} s of the volume"
-        return judge("dirty", "", fine, f"{bytes_ / MIB:,.0f} MiB", note, _choose_dirty_settings(question))
+        rate = None if volume.mib_s is None else volume.mib_s * MIB
+        fine = rate is None or bytes_ <= DIRTY_SECONDS * rate
+        note = "" if rate is None else f"{bytes_ / rate:.1f} s of the volume"
+        return judge("dirty", "", fine, f"{bytes_ / MIB:,.0f} MiB", note, _choose_dirty_settings(volume))
     if ratio is None or background is None:
-        return report_unread("dirty", "", facts.tree, f"{at}/dirty_ratio")
+        return report_unread("dirty", "", facts.tree, f"{folder}/dirty_ratio")
     most = read_host_checks()["dirty"].most or 0
     fine = ratio <= most and background <= BACKGROUND_PERCENT
     memory = facts.memory_bytes
     note = ""
     if memory is not None:
         dirty_bytes = memory * ratio / 100
-        waits = "" if question.mib_s is None else f", {dirty_bytes / (question.mib_s * MIB):,.0f} s of the volume"
+        waits = "" if volume.mib_s is None else f", {dirty_bytes / (volume.mib_s * MIB):,.0f} s of the volume"
         note = f"{ratio} % of memory are {dirty_bytes / GIB:,.1f} GiB{waits}"
-    return judge("dirty", "", fine, f"{background} % and {ratio} %", note, _choose_dirty_settings(question))
+    return judge("dirty", "", fine, f"{background} % and {ratio} %", note, _choose_dirty_settings(volume))
 
 
 # Seconds of the volume's MiB/s that may wait to be written before it is a finding (a judgement).
 DIRTY_SECONDS = 5.0
 
 
-def _choose_dirty_settings(question: HostQuestion) -> tuple[KernelSetting, ...]:
+def _choose_dirty_settings(volume: DataVolume) -> tuple[KernelSetting, ...]:
     """Returns the settings that bound dirty memory: a second of the volume's MiB/s where known,
     else percent of the memory."""
-    if question.mib_s is None:
+    if volume.mib_s is None:
         pairs = (("vm.dirty_background_ratio", BACKGROUND_PERCENT), ("vm.dirty_ratio", DIRTY_PERCENT))
     else:
-        second = int(question.mib_s * MIB)
+        second = int(volume.mib_s * MIB)
         pairs = (("vm.dirty_background_bytes", second // 2), ("vm.dirty_bytes", second))
     return tuple(KernelSetting("sysctl", key, str(value)) for key, value in pairs)
 
@@ -149,7 +149,7 @@ def _check_io_uring(facts: HostFacts) -> HostReading:
     return _check_number("io_uring", facts, path, "kernel.io_uring_disabled", "0")
 
 
-def _open_files(facts: HostFacts) -> Iterator[HostReading]:
+def _check_open_files(facts: HostFacts) -> Iterator[HostReading]:
     """Checks the limit of open files of each server's process."""
     least = read_host_checks()["nofile"].least or 0
     servers = facts.list_processes(SERVERS)
@@ -237,7 +237,7 @@ def _check_steering(facts: HostFacts, interface: str) -> HostReading:
     mask = "0" if enough else f"{(1 << processors) - 1:x}"
     note = "the queues are enough without it" if enough else "fewer queues than processors"
     # Long masks are written in groups of 32 bits.
-    mask = ",".join(re.findall(r".{1,8}", mask[::-1])[::1])[::-1]
+    mask = ",".join(re.findall(r".{1,8}", mask[::-1]))[::-1]
     settings = tuple(
         KernelSetting("udev", f"queues/{queue.rsplit('/', 1)[1]}/rps_cpus", mask, interface) for queue in queues
     )
@@ -315,7 +315,7 @@ def _check_statistics(facts: HostFacts) -> Iterator[HostReading]:
         yield HostReading("nvme_stats", "", UNREAD, "", "captured files do not say who may read them")
         return
     match = re.search(r"^CapEff:\s*([0-9a-f]+)", facts.tree.read("/proc/self/status") or "", re.M)
-    allowed = bool(match) and bool(int(match[1], 16) >> SYS_ADMIN & 1) if match else False
+    allowed = match is not None and bool(int(match[1], 16) >> SYS_ADMIN & 1)
     for disk in disks:
         fine = allowed and os.access(f"/dev/{disk}", os.R_OK)
         note = "" if fine else "this user may not: run the watcher with CAP_SYS_ADMIN, or through a helper"

@@ -13,7 +13,7 @@ from headrace.base.packaged import read_rows
 INSTALLS = ("sysctl", "udev", "tuned", "kernel", "by hand")
 
 
-# Stands for a source where there is none: what follows from how the parts work.
+# The source of a check that follows from how the parts work, and is not published.
 OWN = "own judgement"
 
 

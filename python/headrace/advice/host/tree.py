@@ -62,7 +62,7 @@ class HostTree(ABC):
             part = pending.pop(0)
             if part == "..":
                 if not at:
-                    _leads_out(path)
+                    _refuse_link_out(path)
                 at.pop()
                 continue
             link = None if part == "." else self._read_link("/" + "/".join([*at, part]))
@@ -77,7 +77,7 @@ class HostTree(ABC):
         return "/" + "/".join(at)
 
     def has(self, path: str) -> bool:
-        """Says whether a folder with something in it is there."""
+        """Returns whether a folder with something in it is there."""
         return bool(self.list_names(path))
 
     def read_number(self, path: str) -> int | None:
@@ -161,19 +161,15 @@ class _Tarball(HostTree):
             with tarfile.open(path, "r:*") as archive:
                 self._load(archive)
         except (tarfile.TarError, OSError, EOFError) as error:
-            why = (
-                str(error).splitlines()[0][:80]
-                if not isinstance(error, tarfile.ReadError)
-                else "gzip, bzip2, xz or none"
-            )
+            why = "gzip, bzip2, xz or none" if isinstance(error, tarfile.ReadError) else str(error).splitlines()[0][:80]
             hint = "docs/guide/host-advice.md says how to capture a host as one."
             raise refuse.input(f"--root {path}", f"is not a tarball that can be read ({why})", hint) from None
         for name in self.links:
             self._resolve_path(name)  # refuses what leads out
 
     def _load(self, archive: tarfile.TarFile) -> None:
-        """Sorts the members into files, links and folders; those too large or special count as
-        unreadable. Raises InputError above MOST_MEMBERS or MOST_TOTAL bytes."""
+        """Adds the members to files, links and folders; those too large or special are unreadable.
+        Raises InputError above MOST_MEMBERS or MOST_TOTAL bytes."""
         total = 0
         for count, member in enumerate(archive):
             if count >= MOST_MEMBERS:
@@ -220,7 +216,7 @@ class _Tarball(HostTree):
         return sorted(self.folders.get(self._resolve_path(path), ()))
 
 
-def _leads_out(path: str) -> None:
+def _refuse_link_out(path: str) -> None:
     """Raises InputError for a path with a link that leads out of the tree."""
     rule = "leads out of the captured tree: the answer would be about another machine"
     raise refuse.input(quote_value(path), rule, "Capture the host again, with links that stay inside.")

@@ -30,14 +30,14 @@ def advise_log_file_buffering(s: Situation) -> RuleValue:
     return RuleValue("OFF", "the redo log is read after a crash only")
 
 
-def flush_neighbors(s: Situation) -> RuleValue:
+def advise_flush_neighbors(s: Situation) -> RuleValue:
     """Advises whether a page is written with its neighbours: on rotating disks alone."""
     if s.storage.on_disks:
         return RuleValue("1", f"{s.storage.text}: a scattered write costs a rotating disk more than its neighbours do")
     return RuleValue("0", f"{s.storage.text}: on SSD neighbours are extra writes with I/Os of their own")
 
 
-def read_ahead(s: Situation) -> RuleValue:
+def advise_read_ahead(s: Situation) -> RuleValue:
     """Advises how many pages of an extent must be read in order before the next extent is fetched:
     fewer on rotating disks."""
     if s.storage.on_disks:
@@ -46,7 +46,7 @@ def read_ahead(s: Situation) -> RuleValue:
     return RuleValue("56", "an extent is fetched in 4 I/Os of 256 KiB, but only in a real scan")
 
 
-def read_threads(s: Situation) -> RuleValue:
+def advise_read_threads(s: Situation) -> RuleValue:
     """Advises the threads that read, by the virtual CPUs."""
     count = READ_THREADS[0] if s.vcpus is None else min(max(s.vcpus // 2, READ_THREADS[0]), READ_THREADS[1])
     depth = max(1.0, s.storage.iops / QUEUE_PER_IOPS)
@@ -54,7 +54,7 @@ def read_threads(s: Situation) -> RuleValue:
     return RuleValue(str(count), why)
 
 
-def write_threads(s: Situation) -> RuleValue:
+def advise_write_threads(s: Situation) -> RuleValue:
     """Advises the number of threads that write, by the IOPS of the storage."""
     more = int(max(0.0, s.storage.iops - WRITE_THREADS_CARRY) // IOPS_PER_WRITE_THREAD)
     why = f"4 threads are enough for {WRITE_THREADS_CARRY:,.0f} IOPS; this storage has {s.storage.iops:,.0f}"
@@ -77,15 +77,15 @@ def advise_doublewrite_pages(s: Situation) -> RuleValue:
 def advise_io_capacity(s: Situation) -> RuleValue:
     """Advises the pages a second written in the background: what the workload flushes and a fifth,
     at most half of the storage's rate; without a workload a quarter of it."""
-    rate, what_it_has = s.storage.pages_s, _describe_write_rate(s)
+    rate, write_rate = s.storage.pages_s, _describe_write_rate(s)
     if s.demand is None or s.demand.flushed_pages_s <= 0.0:
-        why = f"a quarter of it (a guess: no workload was given) for background writes; {what_it_has}"
+        why = f"a quarter of it (a guess: no workload was given) for background writes; {write_rate}"
         return _make_capacity(rate * BACKGROUND_SHARE, why)
     target_rate = s.demand.flushed_pages_s * HEADROOM
     value = min(target_rate, rate * MOST_BACKGROUND_SHARE)
     limited = "" if value == target_rate else f", limited to half of the rate of {s.storage.text}"
     flushed = f"{s.demand.flushed_pages_s:,.0f} pages a second at {s.demand.tps:,.4g} tps"
-    return _make_capacity(value, f"the workload flushes {flushed}, and a fifth{limited}; {what_it_has}")
+    return _make_capacity(value, f"the workload flushes {flushed}, and a fifth{limited}; {write_rate}")
 
 
 def advise_io_capacity_max(s: Situation) -> RuleValue:
@@ -102,13 +102,13 @@ def _make_capacity(value: float, why: str) -> RuleValue:
 
 
 def _round_down(value: float) -> int:
-    """Rounds down to two significant digits: nothing here is known better."""
+    """Returns the value rounded down to two significant digits, as exact as the rates are known."""
     step = 10 ** max(0, len(str(int(value))) - 2)
     return int(value // step * step)
 
 
 def _describe_write_rate(s: Situation) -> str:
-    """Says in words how many pages a second the storage can write."""
+    """Returns in words how many pages a second the storage can write."""
     cost = "" if s.storage.write_cost == 1.0 else f", {s.storage.write_cost:g} I/Os a write in {s.storage.layout}"
     return f"{s.storage.words}{cost} can write {s.storage.pages_s:,.0f} pages a second with doublewrite"
 
@@ -148,10 +148,10 @@ def advise_tmpdir(s: Situation) -> RuleValue | None:
 
 IO: dict[str, Rule] = {
     "innodb_log_file_buffering": advise_log_file_buffering,
-    "innodb_flush_neighbors": flush_neighbors,
-    "innodb_read_ahead_threshold": read_ahead,
-    "innodb_read_io_threads": read_threads,
-    "innodb_write_io_threads": write_threads,
+    "innodb_flush_neighbors": advise_flush_neighbors,
+    "innodb_read_ahead_threshold": advise_read_ahead,
+    "innodb_read_io_threads": advise_read_threads,
+    "innodb_write_io_threads": advise_write_threads,
     "innodb_doublewrite": advise_doublewrite,
     "innodb_doublewrite_pages": advise_doublewrite_pages,
     "tmpdir": advise_tmpdir,
@@ -166,14 +166,14 @@ IO: dict[str, Rule] = {
 
 
 def advise_raid_chunk(s: Situation) -> RuleValue | None:
-    """Advises the chunk of an array, never to be set here; None without one that is striped."""
+    """Advises the chunk of a striped array, in words only; None for other storage."""
     if s.storage.members < 2 or s.storage.layout == "raid1":
         return None
     return RuleValue("256 KiB", f"{s.storage.text}: one I/O of EBS stays on one member", settable=False)
 
 
 def advise_log_volume(s: Situation) -> RuleValue:
-    """Says which volume the logs have; never to be set."""
+    """Advises a volume for the logs, in words only: it is not a setting."""
     if s.log_storage is not None:
         why = "redo log, binlog and relay log have a volume of their own"
         return RuleValue(s.log_storage.words, why, settable=False)

@@ -23,7 +23,8 @@ MOST_FILES_BYTES = 512 * GIB
 
 
 def choose_redo_bytes(s: Situation) -> tuple[float, str]:
-    """Returns all of the redo log in bytes, and why."""
+    """Returns the size of the whole redo log, bytes, and why: an hour of the workload's redo, or
+    without a workload by processors or memory."""
     pool = s.get_chosen_bytes("innodb_buffer_pool_size")
     if s.demand is not None and s.demand.redo_bytes_s > 0.0:
         hour = s.demand.redo_bytes_s * HOUR_S
@@ -46,8 +47,8 @@ def choose_redo_bytes(s: Situation) -> tuple[float, str]:
     return size, f"{why}; reading it after a crash takes {seconds}, and reading its pages comes on top"
 
 
-def redo_capacity(s: Situation) -> RuleValue:
-    """Advises the size of the redo log in all; see `redo_bytes`."""
+def advise_redo_capacity(s: Situation) -> RuleValue:
+    """Advises the size of the whole redo log (`choose_redo_bytes`)."""
     size, why = choose_redo_bytes(s)
     return RuleValue(format_size(size), why)
 
@@ -83,7 +84,7 @@ def advise_flush_at_commit(s: Situation) -> RuleValue:
     return RuleValue("1", f"every commit is on the volume before it is acknowledged; {otherwise}")
 
 
-def sync_binlog(s: Situation) -> RuleValue:
+def advise_sync_binlog(s: Situation) -> RuleValue:
     """Advises a sync of the binlog at each commit, or none where relaxed durability was asked
     for."""
     if s.durability == "relaxed":
@@ -106,8 +107,8 @@ def make_folder_rule(what: str, name: str = "") -> Rule:
 
 
 def _advise_folder(s: Situation, what: str, name: str) -> RuleValue | None:
-    """Advises a folder of the log volume for `what`, `name` below --log-dir; not to be set without
-    that, None without a log volume."""
+    """Advises a folder of the log volume for `what`: `name` below --log-dir, or a comment without
+    that option; None without a log volume."""
     if s.log_dir is not None:
         path = f"{s.log_dir.rstrip('/')}/{name}" if name else s.log_dir
         why = f"{what} on a volume of their own: commits do not wait for pages. Move the existing files first"
@@ -140,12 +141,12 @@ def advise_relay_folder(s: Situation) -> RuleValue | None:
 
 
 LOG: dict[str, Rule] = {
-    "innodb_redo_log_capacity": redo_capacity,
+    "innodb_redo_log_capacity": advise_redo_capacity,
     "innodb_log_file_size": advise_log_file_size,
     "innodb_log_files_in_group": lambda s: RuleValue(str(LOG_FILES), "the default; only the sum counts"),
     "innodb_log_buffer_size": advise_log_buffer,
     "innodb_flush_log_at_trx_commit": advise_flush_at_commit,
-    "sync_binlog": sync_binlog,
+    "sync_binlog": advise_sync_binlog,
     "innodb_log_group_home_dir": make_folder_rule("redo logs"),
     "log_bin": advise_binlog_folder,
     "relay_log": advise_relay_folder,

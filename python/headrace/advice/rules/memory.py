@@ -30,7 +30,7 @@ def advise_pool_size(s: Situation) -> RuleValue:
     if s.engine == "myrocks":
         size = min(max(s.memory_gib * GIB * ROCKS_POOL_SHARE, CHUNK), GIB)
         return RuleValue(format_size(_round_down(size, CHUNK)), "the tables are in MyRocks; InnoDB caches little else")
-    room, why = _compute_room(s)
+    room, why = _compute_pool_room(s)
     size = room
     if s.demand is None:
         why += "; it should hold the hot set: --workload tells how large that is"
@@ -52,7 +52,7 @@ def advise_pool_size(s: Situation) -> RuleValue:
     return RuleValue(format_size(value), why)
 
 
-def _compute_room(s: Situation) -> tuple[float, str]:
+def _compute_pool_room(s: Situation) -> tuple[float, str]:
     """Returns the GiB that the pool may have, and why: less than usual where the connections'
     buffers may need it, but never less than half of that, nor less than today's pool."""
     usual = s.cache_limit_gib
@@ -69,7 +69,7 @@ def _compute_room(s: Situation) -> tuple[float, str]:
 
 
 def _describe_hot_set(demand: WorkloadDemand, pool_gib: float) -> str:
-    """Says how large the hot set is, and whether a pool of this size holds it."""
+    """Returns in words how large the hot set is, and whether a pool of this size holds it."""
     hot = demand.hot_gib
     if hot is None:
         return f"the hot set is larger than {demand.largest_cache_gib:,.3g} GiB: every GiB more saves reads"
@@ -100,10 +100,10 @@ def advise_pool_instances(s: Situation) -> RuleValue:
     count = max(1, min(target_count, chunks // 2, MOST_INSTANCES))
     while chunks % count:
         count -= 1
-    return RuleValue(str(count), f"{s.vcpus_known}, {format_size(pool)} of pool in chunks of 128 MiB")
+    return RuleValue(str(count), f"{s.vcpus_words}, {format_size(pool)} of pool in chunks of 128 MiB")
 
 
-def load_at_startup(s: Situation) -> RuleValue:
+def advise_load_at_startup(s: Situation) -> RuleValue:
     """Advises a pool that fills itself at the start, with the minutes that clients take for it."""
     pool = s.get_chosen_bytes("innodb_buffer_pool_size")
     # Page by page in random order, and in the order of the files.
@@ -135,7 +135,7 @@ def advise_performance_schema(s: Situation) -> RuleValue:
 MEMORY: dict[str, Rule] = {
     "innodb_buffer_pool_size": advise_pool_size,
     "innodb_buffer_pool_instances": advise_pool_instances,
-    "innodb_buffer_pool_load_at_startup": load_at_startup,
+    "innodb_buffer_pool_load_at_startup": advise_load_at_startup,
     "table_open_cache_instances": advise_cache_instances,
     "performance_schema": advise_performance_schema,
 }

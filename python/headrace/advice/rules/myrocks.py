@@ -72,10 +72,10 @@ def advise_options(s: Situation) -> RuleValue:
 def advise_jobs(s: Situation) -> RuleValue:
     """Advises how many flushes and compactions run at once, by the virtual CPUs."""
     count = UNKNOWN_JOBS if s.vcpus is None else min(max(s.vcpus, JOBS[0]), JOBS[1])
-    return RuleValue(str(count), s.vcpus_known + ("" if s.vcpus is None else "; the published runs had 8"))
+    return RuleValue(str(count), s.vcpus_words + ("" if s.vcpus is None else "; the published runs had 8"))
 
 
-def read_ahead(s: Situation) -> RuleValue:
+def advise_readahead(s: Situation) -> RuleValue:
     """Advises the bytes that a compaction reads at a time, more on rotating disks."""
     size = READ_AHEAD["disk" if s.storage.on_disks else "ssd"]
     blocks = MIB / COMPRESSED_BLOCK
@@ -112,7 +112,7 @@ MYROCKS: dict[str, Rule] = {
     "rocksdb_block_cache_size": advise_cache_size,
     "rocksdb_default_cf_options": advise_options,
     "rocksdb_max_background_jobs": advise_jobs,
-    "rocksdb_compaction_readahead_size": read_ahead,
+    "rocksdb_compaction_readahead_size": advise_readahead,
     "rocksdb_rate_limiter_bytes_per_sec": advise_rate_limit,
     "rocksdb_max_total_wal_size": advise_wal_size,
     "rocksdb_flush_log_at_trx_commit": advise_flush_at_commit,

@@ -6,8 +6,8 @@ from headrace.advice.situation import Rule, RuleValue, Situation
 from headrace.base.units import MIB
 
 WORKERS = (4, 16)  # 4 were enough in the published test (mts-2016); 16 is a guess
-# Mean of one fdatasync, ms: gp2 and gp3 in use, 2021 (parameters.toml, fdatasync-2021). gp3's also
-# stands for types that were not measured.
+# Mean of one fdatasync, ms: gp2 and gp3 in use, 2021 (parameters.toml, fdatasync-2021). gp3's is
+# taken for types that were not measured.
 FDATASYNC_MS = {"gp2": 1.16, "gp3": 1.7}
 SYNCS_OF_A_COMMIT = 2.0  # the applier's: redo and binlog
 
@@ -23,7 +23,7 @@ def advise_workers(s: Situation) -> RuleValue:
     second of a single one."""
     count = WORKERS[0] if s.vcpus is None else min(max(s.vcpus, WORKERS[0]), WORKERS[1])
     alone = 1_000.0 / (SYNCS_OF_A_COMMIT * get_fdatasync_ms(s))
-    why = f"{s.vcpus_known}; 4 kept a replica of a heavy load within 10 s, 8 were hardly better"
+    why = f"{s.vcpus_words}; 4 kept a replica of a heavy load within 10 s, 8 were hardly better"
     rate = f"at most about {alone:,.0f} commits a second here (two syncs each)"
     return RuleValue(str(count), why, effect=f"one worker applies {rate}; more workers share syncs")
 
@@ -68,9 +68,9 @@ def advise_log_updates(s: Situation) -> RuleValue:
 
 def advise_isolation(s: Situation) -> RuleValue:
     """Advises the isolation level: READ-COMMITTED where it is set, else the default."""
-    now = (s.current.get("transaction_isolation") or "").upper()
-    if now == "READ-COMMITTED":
-        return RuleValue(now, "as it is; MyRocks knows it")
+    current = (s.current.get("transaction_isolation") or "").upper()
+    if current == "READ-COMMITTED":
+        return RuleValue(current, "as it is; MyRocks knows it")
     return RuleValue("REPEATABLE-READ", "the default; SERIALIZABLE is refused by MyRocks")
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from headrace.operate.snapshots.restore import RestoredVolume
     from headrace.operate.snapshots.services import VolumeService
     from headrace.operate.snapshots.sets import SnapshotSet
-    from headrace.operate.snapshots.take import Prepared, SnapshotRequest, TakenSet
+    from headrace.operate.snapshots.take import SnapshotRequest, SnapshotScope, TakenSet
     from headrace.report.view import Table
 
 with defer_imports():
@@ -291,7 +291,7 @@ def wait_for_set(service: VolumeService, taken: SnapshotSet, tick: Callable[[flo
         time.sleep(service.look_every_s)
 
 
-def _print_plan(prepared: Prepared, output: str) -> None:
+def _print_plan(prepared: SnapshotScope, output: str) -> None:
     """Prints which volumes a snapshot set would have, and that nothing was done."""
     rows = [
         {"volume": member.id, "spec": member.spec, "filesystem": use["place"], "kind": use["kind"]}

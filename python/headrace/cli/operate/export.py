@@ -45,7 +45,7 @@ def prometheus(
     listener = serving.open_listener(listen)
     followed = serving.Targets(targets, today.make_source_options(place, password))
     followed.start()
-    written = serving.Written(lambda: exports_prometheus.build_exposition(followed.list_moments()))
+    written = serving.ExpositionText(lambda: exports_prometheus.build_exposition(followed.list_moments()))
     exporter.serve(listener, written.text, lambda url: say(f"metrics: {url}"))
 
 

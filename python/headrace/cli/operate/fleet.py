@@ -193,7 +193,7 @@ def _write_changes(
         as_of=as_of,
     )
     files: dict[str, str] = {}
-    scripts = applying_scripts.patch_scripts(advised.changes, as_of, options.max_per_hour)
+    scripts = applying_scripts.build_patch_scripts(advised.changes, as_of, options.max_per_hour)
     for script in scripts:
         ending = f"-{script.account or 'unknown'}" if len(scripts) > 1 else ""
         files |= {f"patch{ending}.sh": script.patch, f"rollback{ending}.sh": script.rollback}

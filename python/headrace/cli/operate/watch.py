@@ -24,7 +24,7 @@ from headrace.errors import CouldNotRun, InputError
 if TYPE_CHECKING:
     from headrace.operate.alarms.actions import Action
     from headrace.operate.watching.moment import Moment
-    from headrace.operate.watching.opening import Watched
+    from headrace.operate.watching.opening import OpenTarget
 
 with defer_imports():
     from headrace.operate.alarms import actions as alarms_actions
@@ -99,7 +99,7 @@ def watch(
     actions = alarms.list_actions()
     screen = None
     if output == "table" and not once and not alarms.alarm:
-        screen = terminal.Screen(terminal.check())
+        screen = terminal.Screen(terminal.open_console())
     options, past = recorded.apply_to(today.make_source_options(place, password)), once or screen is not None
     with opening.open_target(target, options, past=past, seconds=0.0 if once else seconds) as watched:
         if screen is not None:
@@ -125,7 +125,7 @@ def _check(once: bool, output: str, alarms: AlarmOptions) -> None:
         raise InputError("--alarm and --once", "exclude each other", "headrace watch --help", "An alarm watches on.")
 
 
-def _take_moments(watched: Watched, seconds: float | None) -> Iterator[Moment]:
+def _take_moments(watched: OpenTarget, seconds: float | None) -> Iterator[Moment]:
     """Yields the moments of a target for some seconds; None: to its end."""
     began = time.monotonic()
     for moment in watched.moments:
@@ -134,7 +134,7 @@ def _take_moments(watched: Watched, seconds: float | None) -> Iterator[Moment]:
             return
 
 
-def _read_newest(watched: Watched) -> Moment:
+def _read_newest(watched: OpenTarget) -> Moment:
     """Returns the moment after some seconds of a live target, the last of a file."""
     newest = None
     for moment in _take_moments(watched, FIRST_S if watched.live else None):
@@ -179,7 +179,7 @@ def _print_line(document: object) -> None:
     sys.stdout.flush()
 
 
-def _watch_alarms(watched: Watched, actions: Iterable[Action], seconds: float | None) -> None:
+def _watch_alarms(watched: OpenTarget, actions: Iterable[Action], seconds: float | None) -> None:
     """Watches for some seconds (None: to the end) and runs the actions when a finding fires or
     clears."""
     actions = list(actions)

@@ -1,1 +1,1 @@
-"""Tells somebody of a finding: once when it has lasted for a while, and once when it is over."""
+"""Reports findings as episodes: once when one has lasted for a minute, and once when it is over."""

@@ -1,7 +1,7 @@
 """Actions on an episode of an alarm: a command without a shell, or a webhook.
 
 Both get the event as JSON, the command on its standard input and each value in its environment.
-Both have their time, and then are left; a failure is said and stops nothing.
+Both end at a time limit; a failure is reported and stops nothing.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER")
 
 
 class Action(Protocol):
-    """Tells somebody."""
+    """Something to do with each event."""
 
     def tell(self, event: EpisodeEvent) -> str | None:
-        """Returns what went wrong, None where nothing did."""
+        """Reports the event; returns in words what failed, None where nothing did."""
         ...
 
 
@@ -59,7 +59,7 @@ class AlarmCommand:
     timeout_s: float = COMMAND_S
 
     def tell(self, event: EpisodeEvent) -> str | None:
-        """Runs the program without a shell and kills it after its time; returns what went wrong."""
+        """Runs the program without a shell and kills it after `timeout_s`; returns what failed."""
         document = event.to_dict()
         values = {PREFIX + name.upper(): "" if value is None else str(value) for name, value in document.items()}
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
@@ -67,7 +67,7 @@ class AlarmCommand:
             # A file and no pipe: a process that the program leaves behind may have it open for
             # long. In memory: the alarm may be about a full filesystem.
             with open(os.memfd_create("errors"), "rb") as errors:
-                done = subprocess.run(
+                completed = subprocess.run(
                     list(self.argv),
                     input=json.dumps(document).encode(),
                     env=environment | values,
@@ -82,9 +82,9 @@ class AlarmCommand:
             return f"{self.argv[0]} took longer than {self.timeout_s:g} s and was ended"
         except OSError as error:
             return f"{self.argv[0]} could not be started: {error.strerror}"
-        if done.returncode:
+        if completed.returncode:
             output = " ".join(text.split())[:200]
-            return f"{self.argv[0]} ended with exit code {done.returncode}" + (f": {output}" if output else "")
+            return f"{self.argv[0]} ended with exit code {completed.returncode}" + (f": {output}" if output else "")
         return None
 
 
@@ -97,7 +97,7 @@ class AlarmWebhook:
     timeout_s: float = WEBHOOK_S
 
     def tell(self, event: EpisodeEvent) -> str | None:
-        """Sends the event, twice at most; returns what went wrong."""
+        """Posts the event, twice at most; returns what failed."""
         body = json.dumps(event.to_dict()).encode()
         headers = {"Content-Type": "application/json", "User-Agent": "headrace"}
         if self.secret is not None:
@@ -106,18 +106,18 @@ class AlarmWebhook:
         request = urllib.request.Request(self.url, body, headers, method="POST")
         # Neither a proxy nor a redirect: the address was checked, another was not.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
-        wrong = ""
+        failure = ""
         for _ in range(TRIES):
             try:
                 with opener.open(request, timeout=self.timeout_s) as answer:
                     answer.read(1024)
                 return None
             except urllib.error.HTTPError as error:
-                wrong = f"answers {error.code}"
+                failure = f"answers {error.code}"
                 error.close()
             except (OSError, ValueError) as error:
-                wrong = f"does not answer: {getattr(error, 'reason', None) or error}"
-        return f"{_describe_url(self.url)} {wrong}"
+                failure = f"does not answer: {getattr(error, 'reason', None) or error}"
+        return f"{_describe_url(self.url)} {failure}"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -141,7 +141,8 @@ def parse_command(text: str) -> AlarmCommand:
 
 
 def make_webhook(url: str, secret_file: str | Path | None = None) -> AlarmWebhook:
-    """Checks a webhook: https, or http on this machine. Raises InputError, CouldNotRun."""
+    """Returns a webhook, of https, or of http on this machine, with the secret in `secret_file`.
+    Raises InputError, CouldNotRun."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port

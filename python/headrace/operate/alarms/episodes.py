@@ -9,15 +9,16 @@ from headrace.base.encoding import Document, pick_fields
 from headrace.operate.watching.moment import LiveVerdict, Moment
 
 # An episode is raised when its finding has held for this long, and over when it has been away for
-# this long (operate_page 1.5, point 4).
+# this long, s: a specification.
 ON_S, OFF_S = 60.0, 180.0
-# Words that somebody must be told of; the others are for who looks.
+# Verdicts that raise an episode; the others are only shown.
 ALARMING = ("binds", "degraded", "will bind")
 
 
 @dataclass(frozen=True)
 class EpisodeEvent(Document, schema="headrace-episode/1", omitted=("finding", "start_unix", "end_unix")):
-    """An episode is told twice: `raised` and `over`. `end_unix` None while it lasts.
+    """A report on an episode: that it was `raised`, or that it is `over`. `end_unix`: None while it
+    lasts.
 
     `client_seconds`: what clients waited for I/O in it, summed over clients; None where the server
     is not known.
@@ -46,7 +47,7 @@ class EpisodeEvent(Document, schema="headrace-episode/1", omitted=("finding", "s
 
 @dataclass
 class _Course:
-    """A finding that was seen: perhaps an episode."""
+    """A finding since it was first seen; an episode once it is `raised`."""
 
     first: LiveVerdict
     start_unix: float
@@ -56,7 +57,7 @@ class _Course:
 
 
 class Episodes:
-    """Follows the moments of a target."""
+    """Finds the episodes in a target's moments."""
 
     def __init__(self, target: str, on_s: float = ON_S, off_s: float = OFF_S) -> None:
         self.target, self.on_s, self.off_s = target, on_s, off_s
@@ -64,17 +65,17 @@ class Episodes:
         self._last: float | None = None
 
     def see(self, moment: Moment) -> list[EpisodeEvent]:
-        """Returns the events to report after this moment. A gap in the moments is neither the
-        finding nor its absence."""
+        """Takes the next moment, and returns the events to report after it. A gap between moments
+        counts neither as the finding nor as its absence."""
         now = moment.t_unix
-        gone = 0.0 if self._last is None else now - self._last
-        if gone < 0:
-            self._shift(gone)
-            gone = 0.0
-        elif gone > 2 * moment.grain_s:
-            # Nothing was known for a while: what is under way goes on where it was.
-            self._shift(gone - moment.grain_s)
-            gone = moment.grain_s
+        elapsed_s = 0.0 if self._last is None else now - self._last
+        if elapsed_s < 0:
+            self._shift(elapsed_s)
+            elapsed_s = 0.0
+        elif elapsed_s > 2 * moment.grain_s:
+            # Nothing was known for a while: findings that last go on where they were.
+            self._shift(elapsed_s - moment.grain_s)
+            elapsed_s = moment.grain_s
         self._last = now
         present = {}
         for finding in moment.findings:
@@ -84,8 +85,8 @@ class Episodes:
         for key, finding in present.items():
             course = self._courses.setdefault(key, _Course(finding, now, now))
             course.last_unix = now
-            if (cost := count_waiting(moment)) is not None and gone:
-                course.client_seconds = (course.client_seconds or 0.0) + cost * gone
+            if (cost := compute_waiting_clients(moment)) is not None and elapsed_s:
+                course.client_seconds = (course.client_seconds or 0.0) + cost * elapsed_s
             if not course.raised and now - course.start_unix >= self.on_s:
                 course.raised = True
                 events.append(self._make_event("raised", course, None))
@@ -100,7 +101,7 @@ class Episodes:
         return events
 
     def end(self) -> list[EpisodeEvent]:
-        """Returns the events to report when watching ends: episodes that last are then over."""
+        """Ends all episodes, because watching ends, and returns their events."""
         events = [
             self._make_event("over", course, course.last_unix) for course in self._courses.values() if course.raised
         ]
@@ -113,7 +114,8 @@ class Episodes:
         return [course.first for course in self._courses.values() if course.raised]
 
     def _shift(self, seconds: float) -> None:
-        """Moves what is under way in time: the clock was set back, or nothing was known."""
+        """Moves findings that last by `seconds`: the clock was set back, or nothing was known. The
+        start of an episode that was raised moves back only."""
         for course in self._courses.values():
             course.start_unix += seconds if seconds < 0 or not course.raised else 0.0
             course.last_unix += seconds
@@ -121,17 +123,13 @@ class Episodes:
     def _make_event(self, event: str, course: _Course, end: float | None) -> EpisodeEvent:
         """Returns the event `raised` or `over` of an episode. `end`: its end in Unix seconds, None
         while it lasts."""
-        parts = (
-            course.first.word.replace(" ", "-"),
-            course.first.limit or "",
-            course.first.where,
-            int(course.start_unix),
-        )
-        name = ":".join(str(part) for part in parts if part != "")
-        return EpisodeEvent(event, name, self.target, course.first, course.start_unix, end, course.client_seconds)
+        first = course.first
+        parts = (first.word.replace(" ", "-"), first.limit or "", first.where, str(int(course.start_unix)))
+        name = ":".join(filter(None, parts))
+        return EpisodeEvent(event, name, self.target, first, course.start_unix, end, course.client_seconds)
 
 
-def count_waiting(moment: Moment) -> float | None:
+def compute_waiting_clients(moment: Moment) -> float | None:
     """Returns how many clients wait for I/O, on average of the interval; None where the server or
     its waits are not known."""
     server = moment.server

@@ -1,5 +1,5 @@
-"""A verdict as a monitoring plugin says it: one line, performance data behind a bar, and an exit
-code of its own (Monitoring Plugins Development Guidelines, "Plugin Output for Nagios", read
+"""A verdict as a monitoring plugin prints it: one line, performance data behind a bar, and a
+plugin's exit code (Monitoring Plugins Development Guidelines, "Plugin Output for Nagios", read
 2026-11-23).
 """
 
@@ -26,15 +26,19 @@ STATE_OF = {
 
 
 def get_state(word: str) -> str:
-    """Returns the plugin's state of a verdict's word."""
+    """Returns the state of a monitoring plugin for a verdict, UNKNOWN for another word."""
     return STATE_OF.get(word, "UNKNOWN")
 
 
 def build_plugin_line(word: str, text: str, figures: Mapping[str, float | None]) -> str:
     """Returns `STORAGE CRITICAL - ... | 'iops'=3000 ...`: one line without a second bar."""
     words = " ".join(re.sub(r"[|\n\r]", " ", text).split())
-    shown = [f"'{_clean_label(name)}'={_format_number(value)}" for name, value in figures.items() if value is not None]
-    return f"STORAGE {get_state(word)} - {word}: {words}" + (f" | {' '.join(shown)}" if shown else "")
+    performance_data = [
+        f"'{_clean_label(name)}'={_format_number(value)}" for name, value in figures.items() if value is not None
+    ]
+    return f"STORAGE {get_state(word)} - {word}: {words}" + (
+        f" | {' '.join(performance_data)}" if performance_data else ""
+    )
 
 
 def _clean_label(name: str) -> str:
@@ -42,5 +46,5 @@ def _clean_label(name: str) -> str:
 
 
 def _format_number(value: float) -> str:
-    # U: the guidelines' word for a value that could not be determined; infinity is none of theirs.
+    # U: the guidelines' word for a value that could not be determined; they have no infinity.
     return "U" if not math.isfinite(value) else f"{value:.6g}"

@@ -30,21 +30,21 @@ def judge_excess(part: SlowPart, workload: OpenWorkload) -> Finding | None:
     rows = _compute_rates(part.volume, limits, workload)
     if not rows.height:
         return None
-    most = limits.find_nearest_limit(float(rows["iops"].max()), float(rows["bytes_s"].max()))  # type: ignore[arg-type]
-    if not most.is_exceeded:
+    nearest = limits.find_nearest_limit(float(rows["iops"].max()), float(rows["bytes_s"].max()))  # type: ignore[arg-type]
+    if not nearest.is_exceeded:
         return None
-    rates = rows["bytes_s" if most.in_bytes else "iops"]
-    first, behind = find_stretches(rates > MOST_OVER * most.allowed)[0]
+    rates = rows["bytes_s" if nearest.in_bytes else "iops"]
+    first, behind = find_stretches(rates > MOST_OVER * nearest.allowed)[0]
     stretch = rows[first:behind]
     begins, ends = part.compute_span(stretch)
-    unit = "bytes/s" if most.in_bytes else "I/Os/s"
+    unit = "bytes/s" if nearest.in_bytes else "I/Os/s"
     rate = float(rates[first:behind].mean())  # type: ignore[arg-type]
     seconds = float(stretch["duration_s"].sum())
-    of_instance = most.name.startswith("instance")
-    gave, gives = describe_rate(rate, unit), describe_rate(most.allowed, unit)
+    of_instance = nearest.name.startswith("instance")
+    recorded_rate, allowed_rate = describe_rate(rate, unit), describe_rate(nearest.allowed, unit)
     figures = (
-        FindingFigure("rate", rate, unit, f"rate: {gave} (recorded, mean)"),
-        FindingFigure("limit", most.allowed, unit, f"limit: {gives}, with full credits"),
+        FindingFigure("rate", rate, unit, f"rate: {recorded_rate} (recorded, mean)"),
+        FindingFigure("limit", nearest.allowed, unit, f"limit: {allowed_rate}, with full credits"),
         FindingFigure("seconds", seconds, "s", f"it lasted {describe_span(round(seconds))}"),
     )
     finding = read_verdicts()["recorded-beyond"].make_finding(
@@ -52,18 +52,18 @@ def judge_excess(part: SlowPart, workload: OpenWorkload) -> Finding | None:
         weight=seconds,
         figures=figures,
         when=f"From {part.at(begins)} to {part.at(ends)}",
-        rate=gave,
-        allowed=gives,
+        rate=recorded_rate,
+        allowed=allowed_rate,
         what=_name_target(part.evidence, of_instance),
         option="--instance" if of_instance else "--storage",
-        merged="" if most.in_bytes else " (Or EBS merged requests that follow each other, which count as one.)",
+        merged="" if nearest.in_bytes else " (Or EBS merged requests that follow each other, which count as one.)",
     )
     return replace(finding, from_unix=begins, to_unix=ends)
 
 
 def _compute_rates(volume: VolumeEvidence, limits: HoldingLimits, workload: OpenWorkload) -> pl.DataFrame:
-    """Returns I/Os as EBS counts them at the least and bytes a second, of points that are long
-    enough to be held against a limit. Requests that follow each other are merged."""
+    """Returns the least I/Os that EBS may count, and the bytes a second, of points that are long
+    enough to be compared with a limit. Requests that follow each other may be merged."""
     rows = average_blocks(volume.rows, LEAST_MEAN_S)
     if not rows.height:
         return rows

@@ -48,7 +48,7 @@ def _make_finding(server: ServerSignals, channel: SeenChannel, working: list[str
         weight=0.9,
         channel=f"Replication channel {channel.name}" if channel.name else "The default replication channel",
         states=" and ".join(states),
-        others=f", while {_say_working(working)}" if working else "",
+        others=f", while {_describe_working(working)}" if working else "",
         error=f"The last error is {channel.error.rstrip('.')}." if channel.error else "There is no error.",
         channels_working=float(len(working)),
         channels=float(count),
@@ -58,7 +58,7 @@ def _make_finding(server: ServerSignals, channel: SeenChannel, working: list[str
     )
 
 
-def _say_working(names: list[str]) -> str:
+def _describe_working(names: list[str]) -> str:
     words = ", ".join(name or "the default channel" for name in names)
     return f"{words} {'works' if len(names) == 1 else 'work'}"
 

@@ -15,9 +15,9 @@ from headrace.operate.doctor.thresholds import Thresholds
 
 
 def diagnose(evidence: Evidence, counsel: Counsel | None = None, thresholds: Thresholds | None = None) -> Diagnosis:
-    """Returns what is wrong, or that nothing is. `counsel`: what advice rests on; None: findings
-    without gains and prices. A recording of a device alone is judged whole, the rest by its newest
-    minute."""
+    """Returns what is wrong, or that nothing is. `counsel`: the basis of advice; None: findings
+    without gains and prices. A recording of a device alone is judged whole, other evidence by its
+    newest window, with its earlier episodes."""
     thresholds = thresholds or Thresholds()
     if evidence.demand is not None:
         return diagnose_recording(evidence, evidence.demand, counsel or Counsel(), thresholds)

@@ -28,10 +28,10 @@ REPORTED = ("binds", "touched", "degraded")
 # always 0. A guess on the safe side: such a stretch is judged.
 LOW_BALANCE = 10.0
 BALANCES = ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")
-# Episodes that are told, the latest first: nobody reads more. Ours.
+# Episodes that are listed, the latest first: nobody reads more. Ours.
 MOST_EPISODES = 20
-# A stretch without it between two with it does not end an episode: a check of CloudWatch says no
-# for a minute in which less than about half was over (docs/guide/doctor.md).
+# Stretches without the finding that do not end its episode: a check of CloudWatch is 0 for a minute
+# in which requests waited for less than about half of it (docs/guide/doctor.md).
 BRIDGED = 1
 
 
@@ -60,30 +60,30 @@ def _judge_stretches(evidence: Evidence, thresholds: Thresholds) -> Iterator[tup
     begin, end = evidence.begins_unix, evidence.ends_unix
     if begin is None or end is None:
         return
-    wide = compute_stretch_s(evidence, thresholds.window_s)
-    shows = _find_signs(evidence, thresholds, end - wide)
+    stretch_s = compute_stretch_s(evidence, thresholds.window_s)
+    sign_times = _find_signs(evidence, thresholds, end - stretch_s)
     day, from_unix = evidence, math.inf
     back = 0
-    while end - (back + 1) * wide > begin:
+    while end - (back + 1) * stretch_s > begin:
         back += 1
-        first, last = end - (back + 1) * wide, end - back * wide
+        first, last = end - (back + 1) * stretch_s, end - back * stretch_s
         if last < from_unix:  # a day of it at a time: all of it would be searched for each stretch
             from_unix = first - DAY_S
             day = evidence.select_span(from_unix, last)
         headline = None
         # A microsecond less, as the newest window has it: times are sums of fractions.
-        at, behind = np.searchsorted(shows, (first - 1e-6, last - 1e-6))
+        at, behind = np.searchsorted(sign_times, (first - 1e-6, last - 1e-6))
         if behind > at:
             part = day.select_span(first - 1e-6, last - 1e-6)
-            if part.span_s >= wide / 2:  # else too little is known of it
+            if part.span_s >= stretch_s / 2:  # else too little is known of it
                 head = judge_signals(compute_signals(part, thresholds, whole=True), thresholds)[0]
                 headline = head if head.verdict in REPORTED and head.volume is not None else None
         yield first, last, headline
 
 
 def _find_signs(evidence: Evidence, thresholds: Thresholds, newest_unix: float) -> np.ndarray:
-    """Returns when something was seen without which no verdict of storage holds, in order: time
-    over a limit, a low balance, a latency of three times the model's median (threshold
+    """Returns the Unix times, s, of rows with a sign that each verdict on storage needs, in order:
+    time over a limit, a low balance, or a latency of three times the model's median (threshold
     inferred_latency_factor)."""
     signals = compute_signals(evidence.select_span(newest_unix - 1e-6, math.inf), thresholds, whole=True)
     models = {volume.facts.name: volume.model for volume in signals.volumes}
@@ -98,8 +98,8 @@ def _find_signs(evidence: Evidence, thresholds: Thresholds, newest_unix: float) 
         signs = [pl.col(name) >= most for name, most in slow.items() if name in names]
         signs += [pl.col(name) > 0 for name in (*OVER.values(), "stalled") if name in names]
         signs += [pl.col(name) <= LOW_BALANCE for name in BALANCES if name in names]
-        shown = volume.rows.filter(pl.any_horizontal([sign.fill_null(False) for sign in signs]))
-        times.append(shown["t_unix"].to_numpy())
+        rows = volume.rows.filter(pl.any_horizontal([sign.fill_null(False) for sign in signs]))
+        times.append(rows["t_unix"].to_numpy())
     return np.sort(np.concatenate(times))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.base.units import KIB, MIB
-from headrace.operate.doctor.model import Finding, FindingFigure
+from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.signals import Signals, VolumeSignals
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.doctor.verdicts import read_verdicts
@@ -20,17 +20,12 @@ KEEPS_UP = "Storage keeps up."
 NEARLY_SPENT = "Storage waits too, and the processors are nearly spent: they may bind as soon as its limit is lifted."
 
 
-def make_figure(name: str, value: float | None, unit: str, words: str) -> FindingFigure:
-    """Returns a number with its words."""
-    return FindingFigure(name, value, unit, words)
-
-
 def find_excuses(signals: Signals, thresholds: Thresholds, storage_waits: bool = False) -> list[Finding]:
-    """Returns every other explanation that holds, the one that takes most of the clients' time
-    first. `storage_waits`: a limit binds as well, or a volume is degraded, so that storage does not
-    keep up."""
-    looked = (_blame_locks, _blame_foreign_reads, _blame_cold_pool, _blame_processors, _blame_clients, _blame_idleness)
-    excuses = [excuse for look in looked if (excuse := look(signals, thresholds)) is not None]
+    """Returns a finding for each cause other than storage, the one that takes most of the clients'
+    time first. `storage_waits`: a limit binds as well, or a volume is degraded, so that storage
+    does not keep up."""
+    checks = (_blame_locks, _blame_foreign_reads, _blame_cold_pool, _blame_processors, _blame_clients, _blame_idleness)
+    excuses = [excuse for check_cause in checks if (excuse := check_cause(signals, thresholds)) is not None]
     if storage_waits:
         excuses = [replace(excuse, words=excuse.words.replace(KEEPS_UP, NEARLY_SPENT)) for excuse in excuses]
     return sorted(excuses, key=lambda excuse: -excuse.weight)
@@ -42,7 +37,7 @@ def _blame_locks(signals: Signals, t: Thresholds) -> Finding | None:
     if server is None or not row.holds(t, lock_share=server.locks, running=server.running):
         return None
     locks = server.locks or 0.0
-    # Time of those who do not wait for a lock: where it goes to storage, locks are how it is felt.
+    # The time of those who hold the locks: if it goes to storage, the locks only pass its waits on.
     free = max(1e-9, 1.0 - locks)
     of_holders = min(1.0, (server.felt or 0.0) / free)
     return row.make_finding(
@@ -98,7 +93,7 @@ def _blame_cold_pool(signals: Signals, t: Thresholds) -> Finding | None:
         "unused_share": server.unused_share,
         "uptime_s": uptime,
         "kept_share": server.kept_share,
-        # Without I/Os there is nothing that a cold cache would not explain.
+        # Without I/Os all waits may be those of a cold cache.
         "read_share": reads / ios if ios else 1.0,
     }
     if free is None or uptime is None or not row.holds(t, **figures):
@@ -190,7 +185,7 @@ def _blame_clients(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def _blame_idleness(signals: Signals, t: Thresholds) -> Finding | None:
-    """Returns a finding where nothing is asked."""
+    """Returns the finding that hardly any I/O or transaction is requested; None where some are."""
     if not signals.volumes and signals.server is None:
         return None
     if any(volume.iops >= t.idle_iops for volume in signals.volumes):
@@ -205,5 +200,5 @@ def _blame_idleness(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def is_busy(volume: VolumeSignals, t: Thresholds) -> bool:
-    """Returns whether at least `idle_iops` I/Os a second are asked of the volume."""
+    """Returns whether the volume does at least `idle_iops` I/Os a second."""
     return volume.iops >= t.idle_iops

@@ -1,4 +1,5 @@
-"""The verdicts in their order: what acquits storage first, then felt, seen, inferred, coming."""
+"""Puts verdicts in their order: causes other than storage first, then limits that are felt, seen,
+inferred and coming."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from headrace.operate.doctor.storage_verdicts import judge_settings, judge_volum
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.doctor.verdicts import read_verdicts
 
-MOST_FINDINGS = 3  # a reader takes in no more; the rest stands behind --all
+MOST_FINDINGS = 3  # a reader takes in no more; --all shows the others
 # Order of those that say the same of storage: how it is known.
 BASES = ("felt", "seen", "inferred", "server", "coming", "")
 # Verdicts that explain the demand itself: they go before the limit that the demand meets. A setting
@@ -39,9 +40,9 @@ def judge_signals(signals: Signals, thresholds: Thresholds) -> list[Finding]:
 def _order_findings(
     innocents: list[Finding], storage: list[Finding], settings: list[Finding], signals: Signals, t: Thresholds
 ) -> list[Finding]:
-    """Returns the findings in the order in which they are told, each once: what explains or excuses
-    storage, then limits that bind, then settings, what will bind or is touched, and what cannot be
-    told."""
+    """Returns the findings in the order in which they are shown, each once: what explains or
+    excuses storage, then limits that bind, then settings, what will bind or is touched, and what
+    cannot be told."""
     storage = sorted(
         storage, key=lambda finding: (BASES.index(finding.basis), finding.verdict == "touched", -finding.weight)
     )
@@ -81,26 +82,16 @@ def _order_findings(
         first = [*trouble, *strong, *cause, *felt]
     else:
         first = [*explaining, *trouble, *strong, *ahead, *felt]
-    everything = [
-        *first,
-        *idle,
-        *[finding for finding in storage if finding.verdict in ("binds", "degraded")],
-        *ahead,
-        *behind,
-    ]
+    everything = [*first, *idle, *binding, *ahead, *behind]
     everything += [finding for finding in storage if finding.verdict in ("will bind", "touched")]
     everything += weak
     everything += [finding for finding in storage if finding.verdict == "cannot tell"]
-    findings: list[Finding] = []
-    for finding in everything:
-        if finding not in findings:
-            findings.append(finding)
-    return findings
+    return list(dict.fromkeys(everything))
 
 
 def _waits_for_processors(finding: Finding, signals: Signals, t: Thresholds) -> bool:
-    """Returns whether a volume answers late, is hardly waited for, and processors are short. Not
-    for a volume that has stalled, of which nothing is felt because nothing comes through."""
+    """Returns whether a volume answers late while clients hardly wait for it and processors are
+    short. False for a volume that has stalled: no wait is counted while nothing is answered."""
     host = signals.host
     used = (host.busy or 0.0) + (host.steal or 0.0)
     short = used >= t.processor_share or (host.pressure or 0.0) >= t.pressure_share

@@ -1,5 +1,5 @@
-"""Flat rates and the limits they are: those of the storage that is named, and those of instances
-that are known where none is named."""
+"""Flat rates and the limits that they equal: of the storage that is named, or, where none is, of
+any instance in the catalog."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.base.core import translate_core_errors
 from headrace.base.units import MIB
 from headrace.observe.evidence.limits import HoldingLimits
 
-# A level this near to a limit of the storage named is that limit (operate_page 1.4: within 5 % of
+# A level this near to a limit of the storage named is that limit (the specification: within 5 % of
 # the baseline).
 SAME_SHARE = 0.05
 # A level this near to the baseline of an instance that nobody named. There are about 60 different
@@ -40,8 +40,9 @@ MOST_NAMES = 3  # of instances, in one sentence
 
 @dataclass(frozen=True)
 class Level:
-    """The rates of a stretch: I/Os as EBS counts them and bytes a second, with their scatter as a
-    share. `points`: how many intervals; `ios`: I/Os of one of them."""
+    """The mean rates of a stretch: I/Os as EBS counts them and bytes a second, with their standard
+    deviation as a share of the mean. `points`: the number of its intervals; `point_s`, `ios`:
+    length and I/Os of one."""
 
     iops: float
     bytes_s: float
@@ -57,8 +58,8 @@ class Level:
         return FLAT_SHARE + TICKS_S / self.point_s
 
     def is_flat(self, in_bytes: bool) -> bool:
-        """Returns whether the rate in bytes (`in_bytes`), else that in I/Os, is flat from point to
-        point; True of fewer than LEAST_POINTS."""
+        """Returns whether the rate in bytes (`in_bytes`) or in I/Os is the same from point to
+        point; True for fewer points than LEAST_POINTS."""
         scatter = self.bytes_scatter if in_bytes else self.iops_scatter
         return self.points < LEAST_POINTS or scatter <= self.tolerance
 
@@ -98,7 +99,8 @@ def compute_level(rows: pl.DataFrame) -> Level:
 
 
 def average_blocks(rows: pl.DataFrame, least_s: float) -> pl.DataFrame:
-    """Averages consecutive rows over `least_s` seconds and more, without a remainder."""
+    """Returns means of consecutive rows, each over at least `least_s` seconds; rows at the end that
+    do not fill a block are left out."""
     each = float(rows["duration_s"].median() or least_s) if rows.height else least_s  # type: ignore[arg-type]
     size = math.ceil(least_s / max(each, 1e-3))
     if size < 2:
@@ -113,7 +115,7 @@ def average_blocks(rows: pl.DataFrame, least_s: float) -> pl.DataFrame:
 
 
 def compute_bytes_per_s(rows: pl.DataFrame) -> pl.Expr:
-    """Returns bytes a second of each row."""
+    """Returns the expression for the bytes a second of each row."""
     sizes = [pl.col(name).fill_null(0.0) for name in ("read_mib_s", "write_mib_s") if name in rows.columns]
     # Without any, a zero of each row: a literal alone is one row.
     return pl.sum_horizontal(sizes or [pl.col("duration_s") * 0.0]) * MIB
@@ -131,9 +133,8 @@ def find_limit(level: Level, limits: HoldingLimits) -> LimitLevel | None:
 
 
 def find_instances(level: Level, as_of: str | None) -> tuple[LimitLevel, tuple[str, ...]] | None:
-    """Returns the instances whose baseline the level is, the usual ones first; None where no
-    instance that is known has it. Those that burst are meant: without a burst a limit of the
-    instance is one of its figures as well, and they stand behind."""
+    """Returns the limit that the level is and the instances with such a baseline, those that burst
+    first, the usual families before others; None where the catalog has no such instance."""
     for in_bytes in (False, True):
         rate = level.bytes_s if in_bytes else level.iops
         if rate <= 0 or not level.is_flat(in_bytes):

@@ -27,7 +27,7 @@ def exit_code_of(verdict: str) -> int:
 
 @dataclass(frozen=True)
 class FindingFigure(Document):
-    """A number of the evidence: what it is, its value and unit, as text too."""
+    """A figure of the evidence: its name, value and unit, and all of it in words."""
 
     name: str
     value: float | None
@@ -53,9 +53,9 @@ class Gain(Document):
 
 @dataclass(frozen=True)
 class Remedy(Document):
-    """One thing to do. `lines`: to paste. `usd_month`: more a month, None where it costs nothing or
-    is not known (`cost` says which). `undo`: how to take it back. `rules`: how often it may be done
-    and how long it takes. `source`: of the rules."""
+    """A way to correct a finding. `lines`: to paste. `usd_month`: more a month, None where it costs
+    nothing or is not known (`cost` says which). `undo`: how to take it back. `rules`: how often it
+    may be done and how long it takes. `source`: of the rules."""
 
     what: str
     lines: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Remedy(Document):
 
 @dataclass(frozen=True)
 class Finding(Document):
-    """One thing that is so. `subject`: a limit of base.caps, or what else it is about (`locks`,
+    """A verdict on one subject: a limit of base.caps, or another cause (`locks`,
     `processors`, `network`, `cold-cache`, `backup`, `redo`, `log-buffer`, `free-pages`, `applier`,
     `optimizing`, `first-touch`, `member`, `idle`, ...). `felt`: share of clients' time, None where
     no server was seen. `weight`: for the order within a verdict."""

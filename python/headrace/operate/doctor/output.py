@@ -10,7 +10,7 @@ from headrace.operate.doctor.model import Diagnosis, Finding
 NAGIOS = ("OK", "WARNING", "CRITICAL", "UNKNOWN")
 # A limit that is felt now is critical; one that is seen or coming, and a setting, is a warning.
 CRITICAL = ("felt",)
-MOST_EARLIER = 5  # lines of the time before that a reader takes in; the rest stands behind --all
+MOST_EARLIER = 5  # of the lines on earlier episodes; --all shows the others
 
 
 def get_nagios_code(diagnosis: Diagnosis) -> int:
@@ -26,9 +26,9 @@ def build_nagios_line(diagnosis: Diagnosis) -> str:
     """Returns the line of a Nagios plugin, with the figures of the headline behind the bar."""
     head = diagnosis.findings[0]
     figures = " ".join(
-        f"{shown_figure.name}={shown_figure.value:.6g}"
-        for shown_figure in head.figures
-        if shown_figure.value is not None and " " not in shown_figure.name
+        f"{figure.name}={figure.value:.6g}"
+        for figure in head.figures
+        if figure.value is not None and " " not in figure.name
     )
     words = diagnosis.headline.replace("|", "/").replace("\n", " ")
     return f"DOCTOR {NAGIOS[get_nagios_code(diagnosis)]} - {diagnosis.verdict}: {words}" + (
@@ -49,9 +49,9 @@ def build_lines(
             printed += _build_finding_lines(number, finding, fold)
     elif diagnosis.others:
         printed += [f"{len(diagnosis.others)} more with --all.", ""]
-    shown = diagnosis.earlier if everything else diagnosis.earlier[:MOST_EARLIER]
-    below = [f"Earlier: {episode.words}." for episode in shown]
-    if hidden := len(diagnosis.earlier) - len(shown):
+    episodes = diagnosis.earlier if everything else diagnosis.earlier[:MOST_EARLIER]
+    below = [f"Earlier: {episode.words}." for episode in episodes]
+    if hidden := len(diagnosis.earlier) - len(episodes):
         below.append(f"Earlier: {hidden} more with --all.")
     place = ", ".join(diagnosis.storage) or "volumes not known"
     below.append(
@@ -76,8 +76,8 @@ def _build_finding_lines(
     if headline and not (finding.figures or finding.remedies or finding.gain):
         return []  # the headline has said it all
     printed = fold(head) if headline else [*fold(head), *fold(f"   {finding.words}")]
-    for shown_figure in finding.figures:
-        printed += fold(f"   - {shown_figure.words}")
+    for figure in finding.figures:
+        printed += fold(f"   - {figure.words}")
     if finding.gain is not None and finding.gain.how and finding.gain.transactions is not None:
         printed += fold(f"   - {finding.gain.how}")
     for remedy in finding.remedies:

@@ -36,8 +36,8 @@ MODELLED_S = 10.0  # of a window, by the model: long enough for a mean
 def diagnose_recording(
     evidence: Evidence, workload: OpenWorkload, counsel: Counsel, thresholds: Thresholds | None = None
 ) -> Diagnosis:
-    """Returns windows at a limit in the whole recording, what else was slow, and processors that
-    were spent; what lasted longest comes first, `fine` without any of them."""
+    """Returns the diagnosis of the whole recording: windows at a limit, other slow points and spent
+    processors, what lasted longest first; `fine` without any of them."""
     t = thresholds or Thresholds()
     volume = next(entry for entry in evidence.volumes if entry.facts.role != "member")
     whole = SlowPart(evidence, volume, volume.rows, _make_clock(workload), t)
@@ -57,7 +57,7 @@ def diagnose_recording(
     findings += [stalled] if stalled else []
     slow = judge_slow_points(replace(part, rows=without_stalls(part.rows)), beside_limits=bool(bound))
     findings += [slow] if slow else []
-    # Bursts that a mean hides are told after the limit that is seen.
+    # Bursts that a mean hides come after the limit that is seen.
     findings.sort(key=lambda entry: (bool(bound) and entry.subject == "bursts", -entry.weight))
     processors = judge_processors(evidence, _make_clock(workload), t, storage_waits=bool(findings))
     findings += [processors] if processors else []
@@ -86,7 +86,8 @@ def _collect_notes(evidence: Evidence, workload: OpenWorkload, bound: list[Bound
 
 
 def _make_calm_finding(workload: OpenWorkload, device: str, t: Thresholds) -> Finding:
-    """Says that nothing was found; `fine` only of a long enough recording with a latency."""
+    """Returns the finding that nothing is wrong, or, for a recording that is short or has no
+    latency, that this cannot be told."""
     if workload.span_s < t.window_s:
         return read_verdicts()["recorded-short"].make_finding(device, span_s=workload.span_s)
     latency = workload.find_recorded_latency()
@@ -101,7 +102,8 @@ def _make_calm_finding(workload: OpenWorkload, device: str, t: Thresholds) -> Fi
 
 
 def _make_clock(workload: OpenWorkload) -> Callable[[float], str]:
-    """Returns what turns seconds of the recording into words: the time of day where it is known."""
+    """Returns the function that writes a time of the recording, seconds, in words: the time of day,
+    or how long after the start."""
     start = workload.source.get("clock_start")
     return lambda t_s: (
         write_clock(start, t_s, True, True) or (f"{describe_span(round(t_s))} after the start" if t_s else "the start")
@@ -180,11 +182,7 @@ def _make_finding(name: str, windows: list[Window], workload: OpenWorkload, evid
             latency += f", usually {first.usual_ms:,.2f} ms"
         if first.model_ms is not None:
             latency += f" (the model says {first.model_ms:,.1f} ms there)"
-    more = (
-        ""
-        if len(windows) == 1
-        else f", and {describe_repeats(len(windows) - 1)} ({describe_span(round(total_s))} in all)"
-    )
+    more = f", and {describe_repeats(len(windows) - 1)} ({describe_span(round(total_s))} in all)" if windows[1:] else ""
     baseline = f", the baseline of {evidence.facts.instance}" if name == "instance-credits" else ""
     finding = read_verdicts()["recorded-limit"].make_finding(
         volume,
@@ -222,7 +220,7 @@ def _make_figures(window: Window, rate: str, share: float) -> tuple[FindingFigur
 def _add_advice(
     entry: Finding, evidence: Evidence, bound: list[BoundWindow], counsel: Counsel, t: Thresholds
 ) -> Finding:
-    """Adds to a finding what to do, where the storage is named."""
+    """Returns a finding on a limit, with the change to make where the storage is named."""
     volume = next(each for each in evidence.volumes if each.facts.role != "member")
     if volume.facts.limits is None:
         return entry

@@ -19,9 +19,7 @@ from headrace.observe.evidence.model import Evidence, SeenServer, SeenVolume, Vo
 from headrace.operate.doctor.levels import compute_bytes_per_s
 from headrace.operate.doctor.thresholds import Thresholds
 
-# Syncs of a commit that a client waits for, one after the other: the redo log, and the binlog where
-# it is synced too (MySQL manual, sync_binlog, innodb_flush_log_at_trx_commit).
-DEFAULT_IO_KIB = 16.0
+DEFAULT_IO_KIB = 16.0  # of an I/O whose size is not known: a page of InnoDB
 
 
 @dataclass(frozen=True)
@@ -36,20 +34,20 @@ class ModelLatency:
 
 @dataclass(frozen=True)
 class LimitUse:
-    """Says how far a volume used its limits, by their names. `over`: share of the time over each
-    (None: not counted), `over_seconds` share of ticks with any; `rates`: rate over each limit;
-    `near`: share of ticks at `inferred_use` of it and more."""
+    """The use of a volume's limits, by their names, as shares from 0 on. `over`: of the time over
+    the limit (None: not counted); `ticks_over`: of the ticks with any such time; `rates`: mean rate
+    divided by the limit; `ticks_near`: of the ticks at `inferred_use` of the limit and more."""
 
     over: dict[str, float | None]
-    over_seconds: dict[str, float]
+    ticks_over: dict[str, float]
     rates: dict[str, float | None]
-    near: dict[str, float]
+    ticks_near: dict[str, float]
 
 
 @dataclass(frozen=True)
 class CreditLevels:
-    """Credits, percent: the volume's at the end and at the beginning of the window, and those of
-    the instance that are lowest; None: it has none."""
+    """Credit balances, percent; None: not known, or no credits. The volume's at the end of the
+    window (`last`) and at its begin (`first`), and the lower of the instance's two at the end."""
 
     last: float | None
     first: float | None
@@ -58,8 +56,8 @@ class CreditLevels:
 
 @dataclass
 class VolumeSignals:
-    """Signals of one volume. Latencies in ms: of the median tick, medians where a histogram gives
-    them, else means."""
+    """Signals of a volume: means over the window. Latencies, ms: of the median tick, medians of its
+    I/Os where a histogram gives them, else means. `member_ms`: of each member of an array."""
 
     facts: SeenVolume
     seconds: float
@@ -89,18 +87,18 @@ class VolumeSignals:
 
     @property
     def use_while_busy(self) -> float | None:
-        """The rate over the limit that is nearest, in the time in which there was any request."""
+        """The rate divided by the nearest limit, over the time with a request under way."""
         uses = [use for name, use in self.use.rates.items() if use is not None and name != "volume-credits"]
         return max(uses) / self.busy_share if uses and self.busy_share else None
 
     @property
     def limits(self) -> HoldingLimits | None:
-        """The limits that hold."""
+        """The limits of the volume and of its instance; None where they are not known."""
         return self.facts.limits
 
     @property
     def slow_times(self) -> float | None:
-        """Latency over the model's own median, of the way that has more I/Os."""
+        """The latency divided by the model's own median, of reads or writes, whichever are more."""
         if self.model is None:
             return None
         reads = self.read_iops >= self.write_iops
@@ -111,9 +109,9 @@ class VolumeSignals:
 
 @dataclass
 class ServerSignals:
-    """Signals of the server: means over the window. `felt`: share of clients' time in I/O waits;
-    its parts are `felt_read` and `felt_commit`; of those `held_read` and `held_commit`, in clients
-    on average, wait for more than the volume's own latency. `locks`: share in row locks."""
+    """Signals of the server: means over the window. `felt_read`, `felt_commit`, `locks`: share of
+    the clients' time in waits for reads, commits and row locks; `late_read_clients`,
+    `late_commit_clients`: how many clients wait beyond the volume's own latency, on average."""
 
     facts: SeenServer
     seconds: float
@@ -122,8 +120,8 @@ class ServerSignals:
     connected: float
     felt_read: float | None
     felt_commit: float | None
-    held_read: float | None
-    held_commit: float | None
+    late_read_clients: float | None
+    late_commit_clients: float | None
     locks: float | None
     values: dict[str, float | None]
     filled: float = 0.0  # share of the buffer pool that was filled within the window
@@ -162,17 +160,18 @@ class ServerSignals:
 
     @property
     def commits_unknown(self) -> bool:
-        """True of a replica: nobody tells the commits of its clients from its appliers'."""
+        """True of a replica: its clients' commits cannot be told from its appliers'."""
         return self.facts.replica and self.felt_commit is None
 
     @property
     def felt(self) -> float | None:
-        """The share of the clients' time in both parts, at most all of the time."""
+        """The share of the clients' time in I/O waits, of reads and commits together."""
         return add_waits(self.felt_read, self.felt_commit, 1.0)
 
 
 def add_waits(reads: float | None, commits: float | None, most: float) -> float | None:
-    """Adds both ways of waiting, as far as they are known, and up to `most`."""
+    """Returns the sum of the waits for reads and for commits that are known, at most `most`; None
+    where neither is known."""
     parts = [part for part in (reads, commits) if part is not None]
     return min(most, sum(parts)) if parts else None
 
@@ -203,7 +202,7 @@ class Signals:
 
 
 def compute_signals(evidence: Evidence, thresholds: Thresholds, whole: bool = False) -> Signals:
-    """Returns the signals of the newest window, or of all; members of an array stand with it."""
+    """Returns the signals of the newest window, or with `whole` of all the evidence."""
     part = evidence if whole else select_newest(evidence, thresholds.window_s)
     rows = [volume for volume in part.volumes if volume.rows.height and volume.facts.role != "member"]
     volumes = [_compute_volume_signals(volume, part.facts.as_of, thresholds) for volume in rows]
@@ -220,7 +219,7 @@ def compute_signals(evidence: Evidence, thresholds: Thresholds, whole: bool = Fa
 
 
 def select_newest(evidence: Evidence, window_s: float) -> Evidence:
-    """Returns the last `window_s` of the evidence, at least two ticks."""
+    """Returns the newest `window_s` seconds of the evidence, at least two ticks."""
     end = evidence.ends_unix
     return (
         evidence if end is None else evidence.select_span(end - compute_stretch_s(evidence, window_s) - 1e-6, end + 1.0)
@@ -263,10 +262,10 @@ def _compute_volume_signals(volume: VolumeEvidence, as_of: str | None, threshold
     read_mib_s, write_mib_s = compute_rate("read_mib_s"), compute_rate("write_mib_s")
     read_kib = read_mib_s * MIB / KIB / reads if reads else DEFAULT_IO_KIB
     write_kib = write_mib_s * MIB / KIB / writes if writes else DEFAULT_IO_KIB
-    over, over_seconds = {}, {}
+    over, ticks_over = {}, {}
     for name, column in OVER.items():
         over[name] = mean(rows, column)
-        over_seconds[name] = _compute_share(rows, pl.col(column) > 0) if column in rows.columns else 0.0
+        ticks_over[name] = _compute_share(rows, pl.col(column) > 0) if column in rows.columns else 0.0
     column = "balance_percent"
     levels = rows[column].drop_nulls().cast(pl.Float64).to_list() if column in rows.columns else []
     instance = [
@@ -287,7 +286,7 @@ def _compute_volume_signals(volume: VolumeEvidence, as_of: str | None, threshold
         read_ms=median(rows, "read_p50_ms", "read_ms"),
         write_ms=median(rows, "write_p50_ms", "write_ms"),
         read_p99_ms=median(rows, "read_p99_ms"),
-        use=LimitUse(over, over_seconds, *_compute_use(rows, limits, thresholds)),
+        use=LimitUse(over, ticks_over, *_compute_use(rows, limits, thresholds)),
         credits=CreditLevels(*((levels[-1], levels[0]) if levels else (None, None)), min(instance, default=None)),
         model=find_model_latency(volume.facts, read_kib, write_kib, as_of),
         stalled=bool((mean(rows, "stalled") or 0.0) > 0),
@@ -303,14 +302,15 @@ def compute_most_bytes_s(rows: pl.DataFrame) -> float:
 
 
 def _compute_share(rows: pl.DataFrame, what: pl.Expr) -> float:
+    """Returns the share of the rows for which an expression is true; 0 without rows."""
     return float(rows.select(what.fill_null(False).mean()).item() or 0.0) if rows.height else 0.0
 
 
 def _compute_use(
     rows: pl.DataFrame, limits: HoldingLimits | None, thresholds: Thresholds
 ) -> tuple[dict[str, float | None], dict[str, float]]:
-    """Returns the mean rate over each limit (1: all of it), and the share of ticks near it, both by
-    the limit's name; empty where no limits are known."""
+    """Returns the mean rate divided by each limit, and the share of ticks near it, both by the
+    limit's name; empty where no limits are known."""
     use: dict[str, float | None] = {}
     near: dict[str, float] = {}
     if limits is None:
@@ -340,7 +340,8 @@ def _compute_use(
 
 
 def find_model_latency(facts: SeenVolume, read_kib: float, write_kib: float, as_of: str | None) -> ModelLatency | None:
-    """Returns the latency of a volume's type at these sizes; None for an unnamed storage."""
+    """Returns the model's latency of a volume's type at these sizes; None for an unnamed storage,
+    or one that was not sold on that day."""
     if facts.storage is None:
         return None
     kind = Storage.parse(facts.storage).volume_type
@@ -424,8 +425,8 @@ def _compute_server_signals(
         connected=values.get("threads_connected") or 0.0,
         felt_read=reads.felt,
         felt_commit=commits.felt,
-        held_read=reads.late_clients,
-        held_commit=commits.late_clients,
+        late_read_clients=reads.late_clients,
+        late_commit_clients=commits.late_clients,
         locks=locks,
         values=values,
         filled=_compute_filled_share(rows),
@@ -455,10 +456,10 @@ def _compute_read_ms(evidence: Evidence, volume: VolumeSignals | None) -> _Laten
 
 
 def _estimate_sync_ms(evidence: Evidence, volume: VolumeSignals | None, pages_s: float) -> _Latency | None:
-    """Returns how long a commit's sync takes. Pages are written in bursts that wait for each other.
-    A commit comes at any time, and meets such a burst in the share of the time in which there is
-    one. `pages_s`: writes a second of pages; the others are commits themselves, as all on a volume
-    of the log's own are."""
+    """Returns how long a commit's sync takes; None where it is not known. Pages are written in
+    bursts that wait for each other. A commit comes at any time, and meets a burst in the share of
+    the time in which there is one. `pages_s`: writes a second of pages; the others are commits
+    themselves, as all on a volume of the log's own are."""
     mean_ms = _compute_mean_ms(evidence, volume, "write")
     if volume is None or mean_ms is None:
         return None
@@ -473,14 +474,8 @@ def _compute_mean_ms(evidence: Evidence, volume: VolumeSignals | None, way: str)
     known."""
     if volume is None:
         return None
-    return _compute_request_ms(
-        next(
-            volume_evidence.rows
-            for volume_evidence in evidence.volumes
-            if volume_evidence.facts.name == volume.facts.name
-        ),
-        way,
-    )
+    rows = next(entry.rows for entry in evidence.volumes if entry.facts.name == volume.facts.name)
+    return _compute_request_ms(rows, way)
 
 
 def _compute_request_ms(rows: pl.DataFrame, way: str) -> float | None:
@@ -496,9 +491,9 @@ def _compute_request_ms(rows: pl.DataFrame, way: str) -> float | None:
 
 
 def _estimate_commit_waits(facts: SeenServer, values: dict[str, float | None]) -> float | None:
-    """Returns waits for a sync a second, at most: a sync for the redo log and one for the binlog,
-    of transactions that log something. The binary log counts these; without one they are all or
-    none of those that may have written. Those of a replica are its appliers', and no client's."""
+    """Returns how many waits for a sync there are a second, at most: one for the redo log and one
+    for the binlog, of each transaction that logs something. The binlog counts these; without it all
+    that may have written count, or none. None for a replica: its commits are its appliers'."""
     if facts.replica:
         return None
     syncs, logged = count_syncs(facts), values.get("logged_per_s")
@@ -517,13 +512,15 @@ LEAST_LOG_BYTES = 100.0
 
 
 def count_page_writes(facts: SeenServer) -> float:
-    """Returns the most I/Os for a flushed page, 1 or 2: MariaDB doublewrites many pages at once."""
+    """Returns the most I/Os that a flushed page takes, 1.0 or 2.0: MariaDB doublewrites many pages
+    with one I/O."""
     off = facts.variables.get("innodb_doublewrite", "ON").upper() in ("OFF", "0", "DETECT_ONLY")
     return 1.0 if off or facts.flavor == "mariadb" else 2.0
 
 
 def count_syncs(facts: SeenServer) -> int:
-    """Returns how many syncs a commit waits for."""
+    """Returns how many syncs a commit waits for, one after the other: of the redo log, and of the
+    binlog where it is synced too (MySQL manual, sync_binlog, innodb_flush_log_at_trx_commit)."""
     redo = facts.variables.get("innodb_flush_log_at_trx_commit", "1") == "1"
     binlog = logs_to_binlog(facts) and facts.variables.get("sync_binlog", "0") == "1"
     return int(redo) + int(binlog)

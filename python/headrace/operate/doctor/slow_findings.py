@@ -1,5 +1,5 @@
-"""A recording of a device that is slow where no limit binds: what explains it, in words, and what
-would tell where nothing does."""
+"""A recording of a device that is slow where no limit binds: findings that explain it, or say which
+recording would."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class SlowPart:
 
 
 def judge_slow_points(part: SlowPart, beside_limits: bool = False) -> Finding | None:
-    """Returns what explains the slow points; None where there are none. `beside_limits`: limits
-    explain other points, so only a stretch of its own counts."""
+    """Returns the finding that explains the slow points; None without any. `beside_limits`: limits
+    explain other points, so slow points count only as a stretch of a window or longer."""
     rows, t = part.rows, part.t
     if (member := blame_slow_member(part)) is not None:
         return member
@@ -131,31 +131,24 @@ def without_stalls(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _select_calm_rows(rows: pl.DataFrame, slow: pl.Series, first: int) -> pl.DataFrame:
-    """Returns the calm rows before a stretch; one that is half slow is its edge."""
+    """Returns the rows before the index `first` that are not slow."""
     return rows[:first].filter(~slow[:first])
 
 
 def _make_figures(rows: pl.DataFrame) -> tuple[FindingFigure, ...]:
     """Returns the latency of slow rows, median and highest, ms, and their duration, s, as
     figures."""
-    figures = [
-        FindingFigure(
-            "recorded_ms",
-            compute_slowest_ms(rows),
-            "ms",
-            f"an I/O took {compute_slowest_ms(rows):,.2f} ms (recorded, median)",
-        ),
-        FindingFigure(
-            "worst_ms", compute_worst_ms(rows), "ms", f"the slowest point is {compute_worst_ms(rows):,.2f} ms"
-        ),
-    ]
-    seconds = float(rows["duration_s"].sum())
-    figures.append(FindingFigure("seconds", seconds, "s", f"it lasted {describe_span(round(seconds))}"))
-    return tuple(figures)
+    usual_ms, worst_ms, seconds = compute_slowest_ms(rows), compute_worst_ms(rows), float(rows["duration_s"].sum())
+    return (
+        FindingFigure("recorded_ms", usual_ms, "ms", f"an I/O took {usual_ms:,.2f} ms (recorded, median)"),
+        FindingFigure("worst_ms", worst_ms, "ms", f"the slowest point is {worst_ms:,.2f} ms"),
+        FindingFigure("seconds", seconds, "s", f"it lasted {describe_span(round(seconds))}"),
+    )
 
 
 def _make_finding(part: SlowPart, name: str, rows: pl.DataFrame, **values: float | str | None) -> Finding:
-    """Returns the finding of that name in the table on these rows."""
+    """Returns the finding of the verdict `name` of verdicts.csv on these rows. `values`: of its
+    texts, besides times and latencies."""
     begins, ends = part.compute_span(rows)
     values |= {"when": f"From {part.at(begins)} to {part.at(ends)}", "at": part.at(begins)}
     values |= {"seen_ms": compute_slowest_ms(rows), "worst_ms": compute_worst_ms(rows)}
@@ -214,18 +207,18 @@ def _blame_flat_rate(part: SlowPart, stretch: pl.DataFrame, model: ModelLatency)
         bursts = limit.name == "instance-credits"
         equals = f"It equals the EBS {'baseline' if bursts else 'limit'} of {describe_names(names)}"
         spent = ", which holds once the burst is spent" if bursts else ""
-        mine = f"Is {instance} what it is attached to?" if instance else "Say with --instance what it is attached to."
-        values = {"rate": rate, "where": where, "equals": f"{equals}{spent}", "attached": mine, "ask": ask}
+        hint = f"Is {instance} what it is attached to?" if instance else "Say with --instance what it is attached to."
+        values = {"rate": rate, "where": where, "equals": f"{equals}{spent}", "attached": hint, "ask": ask}
         return _make_finding(part, "recorded-other-instance", stretch, **values)
     if not storage:
         return None  # no limit is known that it could not be
-    mine = "" if instance else " Say with --instance what it is attached to: that may be the limit."
+    hint = "" if instance else " Say with --instance what it is attached to: that may be the limit."
     where += _describe_limits(part.limits, in_bytes)
-    return _make_finding(part, "recorded-other-storage", stretch, rate=rate, where=where, attached=mine)
+    return _make_finding(part, "recorded-other-storage", stretch, rate=rate, where=where, attached=hint)
 
 
 def _describe_limits(limits: HoldingLimits | None, in_bytes: bool) -> str:
-    """Returns what the limits are, in the unit of the level."""
+    """Returns the limits in words, those in bytes a second (`in_bytes`) or those in I/Os."""
     if limits is None:
         return ""
     unit = "bytes/s" if in_bytes else "I/Os/s"
@@ -246,11 +239,11 @@ def _make_first_touch_finding(part: SlowPart, rows: pl.DataFrame, slowness: Slow
     else:
         seen = f"reads of {part.name} took {reads:,.1f} ms (the type's p99 is {_get_p99(model):,.1f} ms) far below every limit"
     falling = ", and it fell all along, as blocks that are left become fewer" if slowness.falls else ""
-    blind = "" if slowness.apart else " The tool has one latency for reads and writes: `iostat -xt 1` tells them apart."
+    doubt = "" if slowness.apart else " The tool has one latency for reads and writes: `iostat -xt 1` tells them apart."
     if slowness.reads_only and not slowness.long_busy:
         point = describe_span(round(part.evidence.facts.grain_s))
-        blind = f" Bursts of reads within {point}, while nothing is written, look alike: `iostat -xt 1` tells."
-    return _make_finding(part, "recorded-first-touch", rows, seen=seen, falling=falling, blind=blind)
+        doubt = f" Bursts of reads within {point}, while nothing is written, look alike: `iostat -xt 1` tells."
+    return _make_finding(part, "recorded-first-touch", rows, seen=seen, falling=falling, blind=doubt)
 
 
 def _make_degraded_finding(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: ModelLatency) -> Finding:
@@ -274,8 +267,8 @@ class _Member:
 
 
 def blame_slow_member(part: SlowPart) -> Finding | None:
-    """Blames a member that is slow while the others, with the same load, are quick. One alone does
-    not make the mean of the array slow as soon."""
+    """Blames a member that is slow while the others, with the same load, are quick. It shows sooner
+    in its own latency than in the mean of the array."""
     members = {
         volume.facts.name.rpartition("/")[2]: volume
         for volume in part.evidence.volumes
@@ -292,15 +285,15 @@ def blame_slow_member(part: SlowPart) -> Finding | None:
     if worst is None:
         return None
     at = pl.col("t_unix").is_between(worst.rows["t_unix"][0] - 1e-6, worst.rows["t_unix"][-1] + 1e-6)
-    beside = {name: volume.rows.filter(at) for name, volume in members.items() if name != worst.name}
+    other_rows = {name: volume.rows.filter(at) for name, volume in members.items() if name != worst.name}
     ms = {worst.name: compute_slowest_ms(worst.rows)} | {
-        name: compute_slowest_ms(rows) for name, rows in beside.items()
+        name: compute_slowest_ms(rows) for name, rows in other_rows.items()
     }
     quick = min(ms.values())
     if ms[worst.name] < MEMBER_FACTOR * max(quick, 1e-3):
         return None
     # A burst is spread over all members, as all of the load is.
-    most = max((median(rows, "charged_iops") or 0.0 for rows in beside.values()), default=0.0)
+    most = max((median(rows, "charged_iops") or 0.0 for rows in other_rows.values()), default=0.0)
     spread = (median(worst.rows, "charged_iops") or 0.0) <= SPREAD * most
     calm = worst.volume.rows.filter(~worst.slow)
     before = calm.filter(pl.col("t_unix") < worst.rows["t_unix"][0])

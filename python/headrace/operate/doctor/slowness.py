@@ -5,13 +5,13 @@ EBS is blamed last, when nothing else can explain it:
 
 - A burst at a limit makes requests wait while the mean of a point is far below the limit. In a
   point of which a share `b` is such a burst, the rate is at least `b` times the limit, and the
-  device is busy for at most `b` and the time that the other requests take by themselves. A device
-  that was busy for longer than that had no such burst (see `rules_out_bursts`). - The first read of
-  a block that still lies in a snapshot is slow, and writes are not. If a tool has one latency for
-  both, blocks become fewer as they are read, so the latency falls. A burst at a limit slows the
-  writes that come while it lasts: writes that it slowed by less than half of what reads say were in
-  no burst (see `_has_quick_writes`).
-- A member is told by the others, which have the same load and are quick.
+  device is busy for at most `b` and the time that the other requests take without it. A device
+  that was busy for longer than that had no such burst (see `rules_out_bursts`).
+- The first read of a block that still lies in a snapshot is slow, and writes are not. If a tool
+  has one latency for both, the latency falls, as unread blocks become fewer. A burst at a limit
+  slows the writes that come while it lasts: writes that wait less than half as long as reads let
+  expect were in no burst (see `_has_quick_writes`).
+- A slow member of an array is known by the others, which have the same load and are quick.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Slowness:
 
 
 def find_slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
-    """Returns which rows are slow: a way with some I/Os is far above the type's p99."""
+    """Returns which rows are slow: the latency of reads or writes is far above the type's p99."""
     p99 = max(model.read_p99, model.write_p99)
     # The mean of a long point is that of thousands: less of it says that some of them waited.
     factor = pl.when(pl.col("duration_s") >= t.window_s).then(t.slow_mean_factor).otherwise(t.degraded_factor)
@@ -148,7 +148,7 @@ def find_cause(
     reads_only = apart and _has_slow_reads_only(part, model, t)
     busy, explained = _compute_busy_share(part), _compute_explained_share(part, calm, limits, model)
     use = float(_compute_use(part, limits).median() or 0.0)  # type: ignore[arg-type]
-    falls = _falls(part, t)
+    falls = _is_falling(part, t)
     below_limits = use < t.degraded_use
     long_busy = below_limits and rules_out_bursts(busy, explained, t)
     quick_writes = reads_only and below_limits and _has_quick_writes(part, calm, limits, model)
@@ -234,7 +234,7 @@ def compute_worst_ms(rows: pl.DataFrame) -> float:
     return float(latencies.max()) if latencies.len() else 0.0  # type: ignore[arg-type]
 
 
-def _falls(rows: pl.DataFrame, t: Thresholds) -> bool:
+def _is_falling(rows: pl.DataFrame, t: Thresholds) -> bool:
     """Returns whether the latency falls along the slow points: the median of their last third is
     below `steady_latency_share` of that of the first. The last point is not counted: it may be
     slow for a part of its time only."""
@@ -268,7 +268,7 @@ def _compute_use(rows: pl.DataFrame, limits: HoldingLimits | None) -> pl.Series:
     for name, allowed, in_bytes in limits.list_levels() if limits else ():
         share = demand[in_bytes] / allowed
         if name == "volume-credits" and has_credits:
-            continue  # a window of spent credits is told as one
+            continue  # spent credits are a window of their own (`windows`)
         if name.endswith("credits"):
             # A rate above the baseline means that credits remain, so credits do not bind.
             share = pl.when(share <= 1.05).then(share).otherwise(0.0)
@@ -298,8 +298,8 @@ def _compute_explained_share(
     return max(alone, float(_compute_use(part, limits).median() or 0.0))  # type: ignore[arg-type]
 
 
-# Calm points with as many I/Os that are needed to tell how busy the device is with them, and the
-# share of them that is at most as busy. Guesses.
+# The least calm points with as many I/Os that show how busy these keep the device, and the quantile
+# of their busy shares that is taken. Guesses.
 LEAST_ALIKE, MOST_ALIKE = 3, 0.9
 
 

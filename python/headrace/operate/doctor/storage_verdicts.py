@@ -9,7 +9,7 @@ from dataclasses import replace
 from headrace.base import caps
 from headrace.base.units import GIB, MIB, describe_span, format_percent
 from headrace.operate.doctor.channels import judge_channels
-from headrace.operate.doctor.innocence import is_busy, make_figure
+from headrace.operate.doctor.innocence import is_busy
 from headrace.operate.doctor.model import Basis, Finding, FindingFigure
 from headrace.operate.doctor.signals import (
     ServerSignals,
@@ -52,18 +52,20 @@ def _compute_felt_share(volume: VolumeSignals, signals: Signals) -> float | None
     return None if server is None else _select_waits(volume, signals, server.felt_read, server.felt_commit, 1.0)
 
 
-def _count_late_clients(volume: VolumeSignals, signals: Signals) -> float | None:
+def _compute_late_clients(volume: VolumeSignals, signals: Signals) -> float | None:
     """Returns how many clients wait, on average, because this volume answers late; None where it is
     not known."""
     server = signals.server
-    return None if server is None else _select_waits(volume, signals, server.held_read, server.held_commit, math.inf)
+    if server is None:
+        return None
+    return _select_waits(volume, signals, server.late_read_clients, server.late_commit_clients, math.inf)
 
 
 def _select_waits(
     volume: VolumeSignals, signals: Signals, reads: float | None, commits: float | None, most: float
 ) -> float | None:
-    """Returns what waits for this volume: commits for that of the log; reads where the log has its
-    own; else both."""
+    """Returns the waits for this volume: those of commits on a log volume, those of reads on a data
+    volume next to a log volume, else both (`add_waits`)."""
     if volume.facts.role == "log":
         return commits
     several = any(other.facts.role == "log" for other in signals.volumes)
@@ -84,7 +86,8 @@ def _may_hide_waits(signals: Signals, t: Thresholds) -> bool:
 
 
 def _judge_limits(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
-    """Returns limits that bind now: seen where time over them is counted, else inferred."""
+    """Returns findings on limits that are met now: seen where time over them is counted, else
+    inferred."""
     if not is_busy(volume, t):
         return []
     felt, findings = _compute_felt_share(volume, signals), []
@@ -92,7 +95,7 @@ def _judge_limits(volume: VolumeSignals, signals: Signals, t: Thresholds) -> lis
         felt = None
     for name in caps.COUNTED:
         share = volume.use.over.get(name)
-        if share is None or share < t.seen_share or volume.use.over_seconds[name] < t.steady_seconds_share:
+        if share is None or share < t.seen_share or volume.use.ticks_over[name] < t.steady_seconds_share:
             continue
         subject = _name_limit(volume, name, t)
         findings.append(_make_limit_finding(volume, subject, share, felt, "seen", signals, t))
@@ -114,17 +117,20 @@ def _name_limit(volume: VolumeSignals, name: str, t: Thresholds) -> str:
 
 
 def _infer_limits(volume: VolumeSignals, felt: float | None, signals: Signals, t: Thresholds) -> list[Finding]:
-    """Infers limits from both or nothing: the rate of a limit, and a latency above the type's."""
+    """Returns findings on limits whose rate the volume has with a latency above the type's: only
+    both together show a limit."""
     slow = volume.slow_times
     if slow is None or slow < t.inferred_latency_factor:
         return []
-    names = [name for name, share in volume.use.near.items() if share >= t.inferred_seconds_share]
+    names = [name for name, share in volume.use.ticks_near.items() if share >= t.inferred_seconds_share]
     on_baseline = _compute_baseline_use(volume, signals, t)
     if not names and on_baseline is not None and abs(on_baseline - 1.0) <= t.credits_near_baseline:
         return [_make_limit_finding(volume, "instance-credits", min(1.0, on_baseline), felt, "inferred", signals, t)]
     if "volume-credits" in names and volume.credits.last is not None and volume.credits.last > t.credits_gone_percent:
         names.remove("volume-credits")
-    return [_make_limit_finding(volume, name, volume.use.near[name], felt, "inferred", signals, t) for name in names]
+    return [
+        _make_limit_finding(volume, name, volume.use.ticks_near[name], felt, "inferred", signals, t) for name in names
+    ]
 
 
 def _compute_baseline_use(volume: VolumeSignals, signals: Signals, t: Thresholds) -> float | None:
@@ -148,7 +154,7 @@ def _make_limit_finding(
     """Returns the finding on a limit that is met: `touched` if clients hardly wait for it, else
     `binds`. `share`: of the time over it (basis `seen`), or of the ticks near it (`inferred`).
     `felt`: share of the clients' time in waits for the volume, None where it is not known."""
-    late_clients = _count_late_clients(volume, signals)
+    late_clients = _compute_late_clients(volume, signals)
     touched = felt is not None and (
         felt < t.felt_share or (late_clients is not None and late_clients < t.little_running)
     )
@@ -158,39 +164,34 @@ def _make_limit_finding(
     how = {
         "seen": f"over it {format_percent(share)} of the time{_describe_bursts(volume, rate, allowed, t)}",
         "inferred": f"at it in {format_percent(share)} of the seconds, with latency {volume.slow_times or 0:,.1f} times the type's own",
-    }[basis if basis in ("seen", "inferred") else "seen"]
+    }[basis]
     limit = f"{name[0].upper()}{name[1:]}"
     at = "" if allowed is None else f" of {_format_amount(allowed, unit)}"
     feels = describe_client_waits(felt)
     if touched and (felt or 0.0) >= t.felt_share:
         feels = f"Hardly a client waits for that: {late_clients or 0.0:.1g} on average."
     figures = [
-        make_figure(
+        FindingFigure(
             "over_share" if basis == "seen" else "near_share", share, "share", how.replace(" it ", " the limit ", 1)
         ),
-        make_figure("rate", rate, unit, f"rate: {_format_amount(rate, unit)} (mean)"),
-        make_figure(
+        FindingFigure("rate", rate, unit, f"rate: {_format_amount(rate, unit)} (mean)"),
+        FindingFigure(
             "limit", allowed, unit, f"limit: {'not known' if allowed is None else _format_amount(allowed, unit)}"
         ),
         *_make_latency_figures(volume),
     ]
-    if volume.credits.last is not None:
-        figures.append(
-            make_figure(
-                "balance_percent", volume.credits.last, "percent", f"credit balance: {volume.credits.last:.1f} %"
-            )
-        )
-    if volume.credits.instance is not None:
-        figures.append(
-            make_figure(
-                "instance_balance_percent",
-                volume.credits.instance,
-                "percent",
-                f"the instance's credit balance: {volume.credits.instance:.1f} %",
-            )
-        )
+    balances = (
+        ("balance_percent", volume.credits.last, "credit balance"),
+        ("instance_balance_percent", volume.credits.instance, "the instance's credit balance"),
+    )
+    figures += [
+        FindingFigure(key, balance, "percent", f"{words}: {balance:.1f} %")
+        for key, balance, words in balances
+        if balance is not None
+    ]
     if felt is not None:
-        figures.append(make_figure("felt", felt, "share", f"clients wait for it {format_percent(felt)} of their time"))
+        words = f"clients wait for it {format_percent(felt)} of their time"
+        figures.append(FindingFigure("felt", felt, "share", words))
     row = "optimizing" if optimizing else "credits" if subject.endswith("credits") else "limit"
     finding = read_verdicts()[row].make_finding(
         volume.facts.name,
@@ -250,13 +251,14 @@ def _make_latency_figures(volume: VolumeSignals) -> tuple[FindingFigure, ...]:
         if seen is None:
             continue
         own = None if volume.model is None else getattr(volume.model, f"{way}_p50")
-        beside = "" if own is None else f", the model's without waiting {own:.2f} ms"
-        figures.append(make_figure(f"{way}_ms", seen, "ms", f"{way}s take {seen:,.2f} ms (median){beside}"))
+        comparison = "" if own is None else f", the model's without waiting {own:.2f} ms"
+        figures.append(FindingFigure(f"{way}_ms", seen, "ms", f"{way}s take {seen:,.2f} ms (median){comparison}"))
     return tuple(figures)
 
 
 def _judge_slowness(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
-    """Finds a volume slow without a limit: loading from a snapshot, or EBS's own trouble."""
+    """Returns the finding on a volume that is slow below its limits, if it is: it loads from a
+    snapshot, bursts hide in a tick, or EBS itself is in trouble."""
     if volume.stalled:
         return [_make_degraded_finding(volume, signals, None)]
     model = volume.model
@@ -313,8 +315,8 @@ def _is_at_instance_limit(volume: VolumeSignals, signals: Signals, t: Thresholds
 
 def _sum_rates(signals: Signals) -> tuple[float, float]:
     """Returns I/Os and bytes a second of all volumes of the instance."""
-    beside = [other for other in signals.volumes if other.facts.role != "member"]
-    return sum(other.charged_iops for other in beside), sum(other.bytes_s for other in beside)
+    volumes = [other for other in signals.volumes if other.facts.role != "member"]
+    return sum(other.charged_iops for other in volumes), sum(other.bytes_s for other in volumes)
 
 
 def _may_hide_bursts(volume: VolumeSignals, t: Thresholds) -> bool:
@@ -348,11 +350,9 @@ def _make_burst_finding(volume: VolumeSignals, signals: Signals, way: str) -> Fi
 def _suspect_first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
     """Returns a finding on slow reads with quick writes, where loading of blocks is unknown."""
     felt = _compute_felt_share(volume, signals)
-    writes = (
-        ""
-        if volume.write_ms is None or not volume.write_iops
-        else f", and writes {volume.write_ms:,.1f} ms: a limit slows both alike"
-    )
+    writes = ""
+    if volume.write_ms is not None and volume.write_iops:
+        writes = f", and writes {volume.write_ms:,.1f} ms: a limit slows both alike"
     return _make_slow_finding("maybe-first-touch", volume, felt, read_ms=volume.read_ms or 0.0, writes=writes)
 
 
@@ -402,19 +402,19 @@ def _judge_members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> li
 
 
 def _forecast_credits(volume: VolumeSignals, t: Thresholds) -> list[Finding]:
-    """Returns findings on credits that will be gone soon at the present rate."""
-    now, first = volume.credits.last, volume.credits.first
+    """Returns the finding that credits will be gone soon at the present rate, if they will."""
+    balance, first = volume.credits.last, volume.credits.first
     limits = volume.limits
-    if now is None or first is None or limits is None or limits.credits is None:
+    if balance is None or first is None or limits is None or limits.credits is None:
         return []
     # From the rates, where they are known: the balance as printed may have whole percents only.
     demand, refill, unit = _compute_rate(volume, "volume-credits")
     if refill is None or demand <= refill:
         return []
-    left_s, row = now / 100 * limits.credits / (demand - refill), read_verdicts()["coming"]
+    left_s, row = balance / 100 * limits.credits / (demand - refill), read_verdicts()["coming"]
     # Fall of the balance over a whole window, percent; extrapolated if the rows cover less.
-    fall = (first - now) / min(1.0, volume.seconds / t.window_s) if volume.seconds else None
-    if not row.holds(t, balance_percent=now, fall_percent=fall, empty_in_s=left_s):
+    fall = (first - balance) / min(1.0, volume.seconds / t.window_s) if volume.seconds else None
+    if not row.holds(t, balance_percent=balance, fall_percent=fall, empty_in_s=left_s):
         return []
     rate = FindingFigure("rate", demand, unit, f"rate: {_format_amount(demand, unit)} are asked")
     return [
@@ -423,7 +423,7 @@ def _forecast_credits(volume: VolumeSignals, t: Thresholds) -> list[Finding]:
             weight=1.0 / (1.0 + left_s),
             figures=(rate,),
             empty_in_s=left_s,
-            balance_percent=now,
+            balance_percent=balance,
             demand=_format_amount(demand, unit),
             refilled=_format_amount(refill, unit),
         )
@@ -439,13 +439,13 @@ def judge_settings(signals: Signals, t: Thresholds) -> list[Finding]:
     server = signals.server
     if server is None:
         return []
-    looked = (
+    findings = (
         _judge_log_buffer(server, t),
-        _redo(server, signals, t),
+        _judge_redo(server, signals, t),
         _judge_free_pages(server, t),
         _judge_applier(server, signals, t),
     )
-    return [finding for finding in looked if finding is not None] + judge_channels(server, signals.replica)
+    return [finding for finding in findings if finding is not None] + judge_channels(server, signals.replica)
 
 
 def _judge_log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:
@@ -454,8 +454,9 @@ def _judge_log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:
     waits, row = server.get("log_waits_per_s") or 0.0, read_verdicts()["log-buffer"]
     if not row.holds(t, log_waits_per_s=waits):
         return None
-    size, now = _format_mib(server, "innodb_log_buffer_size"), server.facts.variables.get("innodb_log_buffer_size", "")
-    size_bytes = max(LOG_BUFFER, 2 * int(now)) if now.isdigit() else LOG_BUFFER
+    size = _format_mib(server, "innodb_log_buffer_size")
+    current = server.facts.variables.get("innodb_log_buffer_size", "")
+    size_bytes = max(LOG_BUFFER, 2 * int(current)) if current.isdigit() else LOG_BUFFER
     each = waits / server.tps if server.tps else 0.0
     return row.make_finding(
         felt=server.felt,
@@ -473,9 +474,9 @@ def _format_mib(server: ServerSignals, name: str) -> str:
     return f"{int(value) >> 20}M" if value.isdigit() else value
 
 
-def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
-    """Blames a redo log that is nearly full, or that so little fits into that pages are flushed all
-    the time to make room: then the age of the checkpoint stays low."""
+def _judge_redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
+    """Returns the finding on a redo log that is nearly full, or so small that pages are flushed all
+    the time to make room, which keeps the checkpoint's age low; None for another."""
     share, age = server.get("checkpoint_share"), server.get("checkpoint_age_bytes")
     flushed = server.get("pages_flushed_per_s") or 0.0
     ios, row = sum(volume.iops for volume in signals.volumes), read_verdicts()["redo"]
@@ -488,10 +489,10 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
     name = (
         "innodb_redo_log_capacity" if "innodb_redo_log_capacity" in server.facts.variables else "innodb_log_file_size"
     )
-    now = _format_mib(server, name)
-    has = server.facts.variables.get(name, "")
+    current = _format_mib(server, name)
+    size = server.facts.variables.get(name, "")
     hour = (server.get("log_bytes_per_s") or 0.0) * HOUR_S
-    size_bytes = min(max(2 * int(has) if has.isdigit() else 0, math.ceil(hour / GIB) * GIB, LEAST_REDO), MOST_REDO)
+    size_bytes = min(max(2 * int(size) if size.isdigit() else 0, math.ceil(hour / GIB) * GIB, LEAST_REDO), MOST_REDO)
     line = (
         f"SET GLOBAL innodb_redo_log_capacity = {size_bytes};"
         if name == "innodb_redo_log_capacity"
@@ -505,7 +506,7 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
         holds_s=seconds,
         ios=ios,
         line=line,
-        undo=f"{name} = {now}" if now else "",
+        undo=f"{name} = {current}" if current else "",
     )
 
 

@@ -1,5 +1,5 @@
-"""AWS Trusted Advisor's checks of EBS as they are published, current and withdrawn: what it would
-say of a volume. Kept next to the doctor's verdicts because people ask why the two differ.
+"""AWS Trusted Advisor's checks of EBS as they are published, current and withdrawn, computed for a
+volume. Kept next to the doctor's verdicts because people ask why the two differ.
 
 Checks whose algorithm is not published (those that show Compute Optimizer's answer) are in the
 table and are not computed.
@@ -61,10 +61,10 @@ def read_rules() -> dict[str, AdvisorRule]:
 
 @dataclass(frozen=True)
 class AdvisedVolume:
-    """The facts that the checks look at. `days`: of each of the past days, oldest first, the IOPS
-    of its points. `mib_s_periods`: of the preceding UTC day, MiB/s of all volumes of the instance,
-    of each five minutes; `instance_mib_s`: its published maximum. `snapshot_age_days`: of the
-    newest, None where there is none, and not asked where `snapshots_known` is False."""
+    """The facts that the checks look at. `days`: the IOPS of the points of each past day, oldest
+    first. `mib_s_periods`: MiB/s of all volumes of the instance in each five minutes of the last
+    UTC day; `instance_mib_s`: its published maximum. `snapshot_age_days`: of the newest snapshot,
+    None without one, or where `snapshots_known` is False."""
 
     volume: str
     volume_type: str
@@ -91,8 +91,8 @@ class AdvisorAnswer:
 
 
 def check_volume(volume: AdvisedVolume) -> list[AdvisorAnswer]:
-    """Returns what every check says of one volume, in the order of the table."""
-    looked = {
+    """Returns the answers of all checks on a volume, in the order of the table."""
+    checks = {
         MAGNETIC: _check_magnetic,
         UNUSED: _check_unused,
         NOT_OPTIMIZED: _check_optimized,
@@ -103,7 +103,7 @@ def check_volume(volume: AdvisedVolume) -> list[AdvisorAnswer]:
     }
     answers = []
     for check_id, rule in read_rules().items():
-        result, why = looked[check_id](volume, rule)
+        result, why = checks[check_id](volume, rule)
         answers.append(AdvisorAnswer(check_id, volume.volume, result, why, rule=rule))
     return answers
 
@@ -177,14 +177,14 @@ def _check_snapshots(volume: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str
 
 
 def make_advised_volume(volume: VolumeEvidence, evidence: Evidence) -> AdvisedVolume:
-    """Returns what the rows of a volume tell the checks: whole UTC days; and of the last of them
-    the five-minute periods of all volumes of its instance that were seen (an array once)."""
+    """Returns the facts for the checks from recorded rows: the whole UTC days of the volume, and
+    the five-minute periods of the last one for all volumes that were recorded (an array once)."""
     days = _split_days(volume.rows)
     whole = [day for day, rows in days.items() if float(rows["duration_s"].sum()) >= WHOLE_DAY * DAY_S]
     periods: list[float] = []
     if whole:
-        beside = [other for other in evidence.volumes if other.facts.role != "member"]
-        rows = [other.rows.filter(pl.col("t_unix") // DAY_S == whole[-1]) for other in beside if other.rows.height]
+        volumes = [other for other in evidence.volumes if other.facts.role != "member"]
+        rows = [other.rows.filter(pl.col("t_unix") // DAY_S == whole[-1]) for other in volumes if other.rows.height]
         periods = _sum_mib_s_periods(rows)
     limits = volume.facts.limits
     most = limits.instance_burst_bytes_s / MIB if limits and limits.instance_burst_bytes_s else None

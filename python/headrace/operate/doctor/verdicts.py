@@ -1,7 +1,7 @@
-"""The verdicts: one table of what is said and what is to be done, one of the figures that it rests
-on, and one of conditions, all of which have to hold: a figure compared with a threshold of
-thresholds.csv. The functions that look (`innocence`, `storage_verdicts`) compute the figures; there
-stand conditions that are no such list: alternatives, and what is inferred from several figures."""
+"""The verdicts in three tables: their sentences and remedies, the figures that they show, and the
+conditions that must all hold, each a figure compared with a threshold of thresholds.csv.
+`innocence` and `storage_verdicts` compute the figures, and hold the conditions that a table cannot
+express: alternatives, and conclusions from several figures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ConditionRow:
     threshold: str
 
     def holds(self, figures: Mapping[str, float | None], thresholds: Thresholds) -> bool:
-        """Returns whether it holds; of a figure that is not known nothing holds. Raises KeyError
+        """Returns whether the condition holds; False for a figure that is None. Raises KeyError
         where the figure is not given."""
         value = figures[self.figure]
         return value is not None and COMPARISONS[self.comparison](value, getattr(thresholds, self.threshold))
@@ -51,7 +51,7 @@ class ConditionRow:
 @dataclass(frozen=True)
 class VerdictRow:
     """One verdict: the sentence (`because`), and the remedy: what to do (`then`), a line to paste,
-    how to take it back, its cost and the source of the rule; all "" where there is none. Values in
+    how to take it back, its cost and the source of the rule; all "" without a remedy. Values in
     braces are formatted as Python does, shares (`:share`) and seconds (`:span`) in words."""
 
     name: str
@@ -88,14 +88,14 @@ class VerdictRow:
             "felt_words": _describe_felt(felt),
             "clients_wait": describe_client_waits(felt),
         }
-        rows = [(row, values[row.name], _say(row.words, values)) for row in self.figures]
+        rows = [(row, values[row.name], _format_text(row.words, values)) for row in self.figures]
         own = tuple(FindingFigure(row.name, cast(float | None, value), row.unit, words) for row, value, words in rows)
-        then, line, undo = (_say(text, values) for text in (self.then, self.lines, self.undo))
+        then, line, undo = (_format_text(text, values) for text in (self.then, self.lines, self.undo))
         remedy = Remedy(then, (line,) if line else (), undo, self.cost, source=self.source)
         return Finding(
             self.verdict,
             self.subject,
-            _say(self.because, values).strip(),
+            _format_text(self.because, values).strip(),
             volume,
             basis or self.basis,
             felt,
@@ -105,7 +105,7 @@ class VerdictRow:
         )
 
 
-class _Sayer(string.Formatter):
+class _TextFormatter(string.Formatter):
     def format_field(self, value: object, format_spec: str) -> str:
         """Writes a share (0 to 1) in percent and seconds as a span; all else as Python does."""
         if format_spec == "share":
@@ -115,19 +115,19 @@ class _Sayer(string.Formatter):
         return super().format_field(value, format_spec)
 
 
-def _say(text: str, values: dict[str, float | str | None]) -> str:
-    return _Sayer().vformat(text, (), values)
+def _format_text(text: str, values: dict[str, float | str | None]) -> str:
+    return _TextFormatter().vformat(text, (), values)
 
 
 def _describe_felt(felt: float | None) -> str:
-    """Returns what clients feel, as a figure's words."""
+    """Returns the share of the clients' time in waits as the words of a figure."""
     if felt is None:
         return "how long clients wait for I/O is not known"
     return f"{format_percent(felt)} of the clients' time in I/O waits"
 
 
 def describe_client_waits(felt: float | None) -> str:
-    """Returns what clients feel of a volume, as a sentence; "" where it is not known."""
+    """Returns the share of the clients' time in waits for a volume as a sentence; "" for None."""
     return "" if felt is None else f"Clients spend {format_percent(felt)} of their time waiting for it."
 
 

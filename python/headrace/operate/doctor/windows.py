@@ -48,8 +48,8 @@ class BoundWindow:
 def find_bound_windows(
     workload: OpenWorkload, volume: VolumeEvidence, as_of: str | None, t: Thresholds
 ) -> list[BoundWindow]:
-    """Returns the windows whose rate is a limit of the storage and instance that are named; of
-    storage that is not, those that are a limit by themselves."""
+    """Returns the windows whose rate is a limit of the storage and instance that are named; without
+    these, the windows that the recording alone shows to be at a limit (`_infer_limit`)."""
     limits = volume.facts.limits
     bound = []
     for window in workload.censored:
@@ -66,8 +66,8 @@ def find_bound_windows(
 def _find_runs(
     volume: VolumeEvidence, limits: HoldingLimits, bound: list[BoundWindow], as_of: str | None, t: Thresholds
 ) -> list[BoundWindow]:
-    """Returns runs at the very rate of a limit, with latency that is not the type's own: also where
-    the recording has nothing quicker to compare with."""
+    """Returns windows of LEAST_RUN points or more at the rate of a limit and with a latency several
+    times the type's own; `bound` are passed over."""
     rows = remove_bound_rows(volume.rows, bound)
     model = find_rows_latency(volume.facts, rows, as_of)
     if model is None:
@@ -89,7 +89,8 @@ def _find_runs(
 
 
 def _find_waits(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
-    """Returns rows with several times the type's median latency, on a device never idle."""
+    """Returns which rows have several times the type's median latency while the device is hardly
+    idle (NEVER_IDLE_PERCENT)."""
     own = (
         pl.col("read_iops").fill_null(0.0) * model.read_p50 + pl.col("write_iops").fill_null(0.0) * model.write_p50
     ) / (pl.col("read_iops").fill_null(0.0) + pl.col("write_iops").fill_null(0.0))
@@ -106,8 +107,8 @@ def _touches(run: pl.DataFrame, rows: pl.DataFrame, runs: list[BoundWindow]) -> 
 
 
 def _as_window(run: pl.DataFrame, rows: pl.DataFrame, calm: pl.DataFrame, limit: LimitLevel) -> CensoredWindow:
-    """Returns a run of rows at a limit as the readers of windows take it: times in seconds of the
-    recording, the rate in IOPS or MiB/s, latencies in ms (usual: of the `calm` rows)."""
+    """Returns a run of rows at a limit as a window: times in seconds of the recording, the rate in
+    IOPS or MiB/s, latencies in ms (the usual one is that of the `calm` rows)."""
     first = float(rows["t_unix"][0])
 
     def mean(frame: pl.DataFrame, what: pl.Expr) -> float | None:
@@ -138,15 +139,16 @@ def _select_rows(rows: pl.DataFrame, window: CensoredWindow) -> pl.DataFrame:
 
 
 def remove_bound_rows(rows: pl.DataFrame, bound: list[BoundWindow]) -> pl.DataFrame:
-    """Returns the rows that no window at a limit has, nor touches: neighbours are half of it."""
+    """Returns the rows outside of all windows at a limit and not next to one: a neighbour may be
+    half in it."""
     if not bound:
         return rows
     first = float(rows["t_unix"][0])
-    taken = pl.lit(False)
+    in_window = pl.lit(False)
     for entry in bound:
         at, ends = pl.col("t_unix") - first, pl.col("t_unix") - first + pl.col("duration_s")
-        taken = taken | ((ends >= entry.window.from_s - 1e-6) & (at <= entry.window.to_s + 1e-6))
-    return rows.filter(~taken)
+        in_window = in_window | ((ends >= entry.window.from_s - 1e-6) & (at <= entry.window.to_s + 1e-6))
+    return rows.filter(~in_window)
 
 
 def _infer_limit(

@@ -16,7 +16,8 @@ NAMED = re.compile(r"(?<!\{)\{([a-z_0-9]+)\}(?!\})")
 
 @dataclass(frozen=True)
 class AlertRule:
-    """A row of alerts.csv with the names of its metrics. On after `for_s`, off after `off_s`."""
+    """A row of alerts.csv with the names of its metrics. The alert fires once its expression has
+    held for `for_s` seconds, and ends `off_s` seconds after it held last."""
 
     name: str
     expression: str
@@ -28,7 +29,7 @@ class AlertRule:
 
 
 def alert_rules() -> list[AlertRule]:
-    """Returns the rules with their metrics checked against the table. Raises KeyError."""
+    """Returns the rules of alerts.csv. Raises KeyError for a metric that is not in the table."""
     return [
         AlertRule(
             row["name"],
@@ -44,7 +45,7 @@ def alert_rules() -> list[AlertRule]:
 
 
 def build_rules_file() -> str:
-    """Returns the file for `rule_files` of Prometheus 2.42 and newer (keep_firing_for)."""
+    """Returns the text of a rule file of Prometheus 2.42 and newer (keep_firing_for)."""
     lines = [
         "# Written by `headrace export template alerts`. Metrics are those of `headrace export prometheus`.",
         "groups:",

@@ -64,7 +64,7 @@ def spell_seconds(seconds: float) -> str:
 
 
 def build_lab_exposition(totals: LabTotals) -> str:
-    """Returns the text of a lab."""
+    """Returns a lab's metrics as the text that Prometheus scrapes."""
     return format_samples(collect_lab_samples(totals), spell_seconds)
 
 

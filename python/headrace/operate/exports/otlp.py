@@ -22,7 +22,7 @@ refuse = Refusals("docs/guide/exports.md")
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318/v1/metrics"  # OTLP/HTTP, default port and path
 # Units as UCUM writes them (OpenTelemetry, "Instrument unit").
 UNITS = {"bytes": "By", "seconds": "s", "ratio": "1", "": "1"}
-# A collector that has not answered for this long is told again at the next time, s.
+# Longest wait for the collector's answer, s; the next interval sends again.
 TIMEOUT_S = 5.0
 
 
@@ -48,7 +48,7 @@ class OtlpCollector:
         self._exporter = OTLPMetricExporter(endpoint=endpoint, timeout=TIMEOUT_S)
 
     def send(self, moments: Iterable[Moment]) -> bool:
-        """Sends what the moments say; False where the collector did not take it."""
+        """Sends the metrics of the moments; False where the collector did not accept them."""
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
         return self._exporter.export(build_metrics_data(moments)) is MetricExportResult.SUCCESS

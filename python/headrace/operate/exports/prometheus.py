@@ -56,5 +56,5 @@ def format_samples(samples: Samples, spell_bound: Callable[[float], str] = repr)
 
 
 def build_exposition(moments: Iterable[Moment]) -> str:
-    """Returns the text of watched targets."""
+    """Returns the metrics of watched targets as the text that Prometheus scrapes."""
     return format_samples(collect_samples(moments))

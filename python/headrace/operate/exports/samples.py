@@ -71,10 +71,8 @@ def _sample_moment(moment: Moment) -> Iterator[tuple[str, ValueSample | BinSampl
         yield from _sample_server(moment.server)
     for replica in moment.replicas:
         if replica.lag_s is not None and moment.server is not None:
-            yield (
-                "headrace_replica_lag_seconds",
-                ValueSample((moment.server.label, replica.channel, "", "server"), replica.lag_s),
-            )
+            labels = (moment.server.label, replica.channel, "", "server")
+            yield "headrace_replica_lag_seconds", ValueSample(labels, replica.lag_s)
 
 
 def _sample_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
@@ -87,14 +85,8 @@ def _sample_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, Val
                 per = US_PER_S if metric.unit == "seconds" else 1.0
                 yield name, ValueSample((volume.id,), volume.page.counters[metric.counter] / per)
         for name, (histogram, spent) in HISTOGRAMS.items():
-            yield (
-                name,
-                BinSample(
-                    (volume.id,),
-                    _accumulate_bins(volume.page.histograms[histogram]),
-                    volume.page.counters[spent] / US_PER_S,
-                ),
-            )
+            buckets = _accumulate_bins(volume.page.histograms[histogram])
+            yield name, BinSample((volume.id,), buckets, volume.page.counters[spent] / US_PER_S)
     if volume.balance is not None:
         yield "headrace_volume_balance_ratio", ValueSample((volume.id,), volume.balance)
     for limit, value in volume.limits.items():

@@ -1,4 +1,4 @@
-"""Targets followed in threads of their own, and what they say now as text that waits to be scraped.
+"""Targets, each followed in a thread, and their newest moments as text that is ready for a scrape.
 
 The text is written ahead of the scrapes: fifty volumes take 40 ms to write, and a scrape nothing.
 """
@@ -30,7 +30,7 @@ STALE_MINUTES_S = 600.0
 
 
 class Targets:
-    """Follows targets; `moments()` is what they said last."""
+    """Follows targets, each in a thread, and keeps the newest moment of each."""
 
     def __init__(self, targets: Sequence[str], options: SourceOptions) -> None:
         """Opens nothing yet. Raises InputError for a target that is not live or named twice."""
@@ -43,16 +43,17 @@ class Targets:
         self._targets, self._options = list(targets), options
         self._newest: dict[str, tuple[float, Moment]] = {}
         self._ready = {target: threading.Event() for target in targets}
-        self._wrong: dict[str, HeadraceError] = {}
+        self._errors: dict[str, HeadraceError] = {}
 
     def start(self) -> None:
-        """Begins to follow. Raises what the first try of a target raised, such as a wrong name."""
+        """Starts the threads and waits for the first moment of each target. Raises what the first
+        try of a target raised, such as an error for a wrong name."""
         for target in self._targets:
             threading.Thread(target=self._follow, args=(target,), name=f"headrace-{target}", daemon=True).start()
         for target in self._targets:
             self._ready[target].wait()
-            if target in self._wrong:
-                raise self._wrong[target]
+            if target in self._errors:
+                raise self._errors[target]
 
     def _follow(self, target: str) -> None:
         """Follows a target for ever, and opens it again AGAIN_S seconds after it was lost. If the
@@ -69,14 +70,15 @@ class Targets:
                         self._ready[target].set()
             except HeadraceError as error:
                 if not self._ready[target].is_set():
-                    self._wrong[target] = error
+                    self._errors[target] = error
                     self._ready[target].set()
                     return
                 print(f"export: {target}: {error.rule}", file=sys.stderr)
             time.sleep(AGAIN_S)
 
     def list_moments(self) -> list[Moment]:
-        """Returns what each target said last, where that is not too long ago."""
+        """Returns the newest moment of each target, unless it is older than STALE_S seconds
+        (STALE_MINUTES_S for targets that have a point a minute or fewer)."""
         now = time.monotonic()
         newest = list(self._newest.values())
         return [
@@ -84,8 +86,8 @@ class Targets:
         ]
 
 
-class Written:
-    """The text of the exposition, written anew every few seconds by a thread."""
+class ExpositionText:
+    """The text of the exposition, which a thread writes anew every WRITE_S seconds."""
 
     def __init__(self, write: Callable[[], str]) -> None:
         self._write = write
@@ -98,7 +100,7 @@ class Written:
             self._text = self._write()
 
     def text(self) -> str:
-        """Returns what was written last."""
+        """Returns the newest text."""
         return self._text
 
 

@@ -37,9 +37,8 @@ def read_metrics() -> dict[str, ExportedMetric]:
     """Returns the table by name, in its order."""
     table = {}
     for row in read_rows("headrace.operate.exports", "metrics.csv"):
-        labels = tuple(row.pop("labels").split(",")) if row["labels"] else ()
-        row.pop("labels", None)
-        table[row["name"]] = ExportedMetric(labels=labels, **row)
+        labels = row.pop("labels")
+        table[row["name"]] = ExportedMetric(labels=tuple(labels.split(",")) if labels else (), **row)
     return table
 
 

@@ -27,7 +27,7 @@ refuse = Refusals("docs/guide/fleet-changes.md")
 @dataclass(frozen=True)
 class AdvisedChanges:
     """`changes`: in the order in which they are made. `refused`: advised, but EC2 or the inventory
-    forbids them. `risky`: how many devices were left out for their risk; `less_durable`: how many
+    forbids them. `risky`, `less_durable`: how many devices were left out for their risk, and
     because their data would be less sure."""
 
     changes: tuple[VolumeChange, ...]
@@ -36,7 +36,7 @@ class AdvisedChanges:
     less_durable: int = 0
 
     def describe(self) -> list[str]:
-        """Says what the changes come to, and which advised ones are not among them."""
+        """Returns lines on the number of changes, their savings, and what is left out."""
         usd = -sum(change.usd_month for change in self.changes)
         count = len(self.changes)
         lines = [f"{count:,} volumes to modify, saving {usd:,.2f} USD a month." if count else "Nothing to modify."]
@@ -102,8 +102,8 @@ def list_advised_changes(
     """Returns the changes of what saves, and with `grow` of what needs more, largest saving first.
 
     `most_risk`: no change whose share of failing fortnights is above this, or not known where it is
-    below 1. `lower_durability`: those too that make the data less sure. `now`: when the
-    inventory's modifications are looked back from (None: now).
+    below 1. `lower_durability`: those too that make the data less sure. `now`: the end of the
+    hours in which EC2 counts modifications (None: now).
     """
     devices = {device.key: device for device in inventory.list_devices()}
     volumes = {volume.id: volume for volume in inventory.volumes}
@@ -123,16 +123,17 @@ def list_advised_changes(
 
 
 def _list_changes(answer: VolumeAnswer, device: FleetDevice | None) -> list[VolumeChange]:
-    """Returns the changes of a device. Raises InputError where the inventory is another."""
+    """Returns the changes of a device's volumes. Raises InputError where the inventory is not the
+    one that the answer was computed from."""
     hint = "Give the inventory that the plan was made with, or plan again."
     if device is None:
         raise refuse.input(answer.key, "is in the answers and not in the inventory", hint)
     try:
-        now = device.make_storage().text
+        present = device.make_storage().text
     except HeadraceError:
-        now = "unknown"
-    if now != answer.today:
-        raise refuse.input(f"{answer.key}: {answer.today}", f"is {now} in the inventory", hint)
+        present = "unknown"
+    if present != answer.today:
+        raise refuse.input(f"{answer.key}: {answer.today}", f"is {present} in the inventory", hint)
     return list_changes(device, Storage.parse(answer.proposed), -answer.saves_usd, _make_note(answer))
 
 

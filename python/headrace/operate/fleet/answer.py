@@ -34,10 +34,10 @@ class FleetSettings(msgspec.Struct, frozen=True):
     """`p99_ms`: no storage is advised whose I/O p99 of the worst five minutes is above this and
     above today's (where that waits for limits: above today's without waiting). `headroom_percent`:
     growth of the demand that is carried without throttling, for what means of minutes hide.
-    `region`: prices, where a volume does not say its own. `exclude`: types that are not wanted.
+    `region`: prices, where a volume does not say its own. `exclude`: types that are never advised.
     `fortnights`: how many are drawn for the risk. `tables`: what each account pays in each region
-    (`FleetPrices.tables`); list prices for those without one. `prices`: what they are, in words.
-    Raises InputError by `checked`."""
+    (`FleetPrices.list_tables`); list prices for those without one. `prices`: their source in words.
+    Checked by `validate`."""
 
     p99_ms: float = 5.0
     headroom_percent: float = 30.0
@@ -168,7 +168,7 @@ def describe_durability_loss(today: str, storage: str, as_of: str | None = None)
     before, after = _compute_afr(today, as_of), _compute_afr(storage, as_of)
     if before is None or after is None or after[1] <= before[1]:
         return ""
-    return f"{_survive(before)} -> {_survive(after)}"
+    return f"{_describe_survival(before)} -> {_describe_survival(after)}"
 
 
 def _compute_afr(text: str, as_of: str | None) -> tuple[float, float] | None:
@@ -193,14 +193,14 @@ def _find_era(volume_type: str, as_of: str | None) -> core.Era:
     return next(era for era in core.volume_eras(as_of) if era["volume_type"] == volume_type)
 
 
-def _survive(afr: tuple[float, float]) -> str:
-    """Returns the share of volumes whose data survive a year, lowest to highest."""
+def _describe_survival(afr: tuple[float, float]) -> str:
+    """Returns in words which share of volumes keep their data a year, from failure rates."""
     least, most = (_format_durability(rate) for rate in (afr[1], afr[0]))
     return f"{least} %" if least == most else f"{least} to {most} %"
 
 
 def _format_durability(rate: float) -> str:
-    """Returns 100 % less a failure rate, which is printed with one figure."""
+    """Returns 100 less a failure rate, percent, with the decimals of the rate's first digit."""
     if rate < LEAST_TOLD:
         return f"above {100.0 - LEAST_TOLD:.6f}"
     places = -math.floor(math.log10(rate))

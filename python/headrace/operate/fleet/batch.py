@@ -1,4 +1,5 @@
-"""The answers for a batch of devices: each first predicted as it is, then right-sized.
+"""The answers for a batch of devices: first each is simulated on today's storage and compared with
+its recording (`selfcheck`), then the cheapest storage that meets the goals is searched.
 
 The search is the planner's own (`planner.search`), over the same spaces as its `in place` row:
 types that today's volumes can be modified into, nothing smaller. All devices of a batch are
@@ -52,14 +53,15 @@ SLACK = 1e-9  # of a p99 against its bound: what summing leaves
 
 @dataclass
 class _Case:
-    """A device that is being answered."""
+    """A device and what is computed of it. `bound_ms`: the highest I/O p99 allowed; `best`: the
+    cheapest storage that meets the goals; `short_of`: as of `DeviceHistory.find_shortage`."""
 
     device: FleetDevice
     today: Storage
     history: DeviceHistory
     clients: WaitingClients | None = None
-    still_ms: float | None = None  # what an I/O takes on the advised storage where as many wait
-    checked: SelfCheck | None = None
+    still_ms: float | None = None  # time of an I/O on the advised storage with as many waiting
+    self_check: SelfCheck | None = None
     figures: dict[str, float] = field(default_factory=dict)
     bound_ms: float = math.inf
     best: SpaceResult | None = None
@@ -70,29 +72,30 @@ class _Case:
 def answer_batch(
     devices: Sequence[FleetDevice], points: Mapping[str, pl.DataFrame], settings: FleetSettings
 ) -> list[VolumeAnswer]:
-    """Answers each device. `points`: of each volume id its rows (see `points.COLUMNS`)."""
+    """Returns the answer for each device, in order. `points`: rows of `points.COLUMNS` by volume
+    id."""
     answers: dict[str, VolumeAnswer] = {}
-    open_devices: list[_Case] = []
+    cases: list[_Case] = []
     for device in devices:
-        answer = _open_device(device, points, settings)
+        answer = _make_case(device, points, settings)
         if isinstance(answer, VolumeAnswer):
             answers[device.key] = answer
         else:
-            open_devices.append(answer)
-    if open_devices:
-        _see_instances(open_devices, settings.as_of)
-        answers |= {answer.key: answer for answer in _Batch(open_devices, settings).compute_answers()}
+            cases.append(answer)
+    if cases:
+        _mark_instance_limits(cases, settings.as_of)
+        answers |= {answer.key: answer for answer in _Batch(cases, settings).compute_answers()}
     return [answers[device.key] for device in devices]
 
 
-def _open_device(
+def _make_case(
     device: FleetDevice, points: Mapping[str, pl.DataFrame], settings: FleetSettings
 ) -> VolumeAnswer | _Case:
-    """Returns a device with its history, or the answer where there is nothing to look at."""
+    """Returns a device with its history, or the answer for a device that is not to be simulated."""
     why, text = "", ""
     try:
         text = device.make_storage().text
-        # Refuse what is not known: the storage on its instance, and its region's prices.
+        # Refuses a storage on its instance, and a region, that are not known.
         limits = get_holding_limits(text, device.members[0].instance_type or None, settings.as_of)
         list_families(device.members[0].region or settings.region, settings.as_of, settings.exclude)
         if (unused := judge_use(device, points, settings.least_days)) is not None:
@@ -107,10 +110,11 @@ def _open_device(
     return _make_answer(device, "withheld", why, text, prices=settings.prices)
 
 
-def _see_instances(devices: Sequence[_Case], as_of: str | None) -> None:
-    """Notes where the volumes of an instance together had the rate of one of its limits."""
+def _mark_instance_limits(cases: Sequence[_Case], as_of: str | None) -> None:
+    """Sets `at_instance` of the histories of cases whose instance was at one of its limits: all of
+    its volumes together had such a rate."""
     together: dict[str, list[_Case]] = {}
-    for case in devices:
+    for case in cases:
         first = case.device.members[0]
         if first.instance_id and first.instance_type:
             together.setdefault(first.instance_id, []).append(case)
@@ -134,12 +138,12 @@ def _see_instances(devices: Sequence[_Case], as_of: str | None) -> None:
 
 
 def _find_rates_at_baseline(rates: np.ndarray, baseline: float | None) -> np.ndarray:
-    """Returns which rates are those of an instance whose burst is spent: at the baseline only."""
+    """Returns which rates are at the baseline and not above it: the instance's burst is spent."""
     return find_rates_at_limit(rates, baseline) & (rates <= (baseline or 0.0) / AT_INSTANCE)
 
 
 def _explain_withholding(device: FleetDevice) -> str:
-    """Returns why a device gets no advice before it is looked at; "" where it may get some."""
+    """Returns why a device gets no advice, whatever its points are; "" where it may get some."""
     for member in device.members:
         if member.managed_by:
             return f"{member.id} is managed by {member.managed_by}"
@@ -156,12 +160,13 @@ def _make_answer(device: FleetDevice, verdict: Verdict, why: str, today: str, **
     """Returns an answer on a device, with `more` of the fields of VolumeAnswer."""
     first = device.members[0]
     ids = tuple(member.id for member in device.members)
-    about = (first.account, first.region, first.instance_type)
-    return VolumeAnswer(device.key, ids, *about, verdict, why, today, name=device.name, **more)
+    place = (first.account, first.region, first.instance_type)
+    return VolumeAnswer(device.key, ids, *place, verdict, why, today, name=device.name, **more)
 
 
 class _Batch:
-    """Devices with their demand in the core."""
+    """The cases of a batch, with their demands in the core: `recorded`, and `demands` as raised for
+    clients that wait at limits."""
 
     def __init__(self, devices: list[_Case], settings: FleetSettings) -> None:
         """Finds the clients that wait at limits, and puts the demands into the core. Raises
@@ -171,34 +176,32 @@ class _Batch:
         for case, instance in zip(devices, self.instances, strict=True):
             case.clients = find_waiting_clients(case.history, case.today, instance, settings.as_of)
         # Today's storage is judged with the demand as recorded; candidates with the raised one.
-        self.given = _load_demands([case.history.columns for case in devices])
+        self.recorded = _load_demands([case.history.columns for case in devices])
         closed = any(case.clients is not None for case in devices)
         self.demands = (
-            _load_demands([raise_demand(case.history, case.clients) for case in devices]) if closed else self.given
+            _load_demands([raise_demand(case.history, case.clients) for case in devices]) if closed else self.recorded
         )
-        self._known: dict[Candidate, bool] = {}
+        self._meeting: dict[Candidate, bool] = {}
 
     def compute_answers(self) -> list[VolumeAnswer]:
         """Returns the answers, in order."""
-        self._check()
-        trusted = [
-            index for index, case in enumerate(self.devices) if case.checked is not None and not case.checked.why
-        ]
+        self._run_self_checks()
+        trusted = [index for index, case in enumerate(self.devices) if case.self_check and not case.self_check.why]
         self._evaluate_today(trusted)
         self._search(trusted)
         self._evaluate_risks(trusted)
         return [self._choose_answer(case) for case in self.devices]
 
-    def _check(self) -> None:
-        """Follows each recorded demand on today's storage, and notes where the model disagrees with
-        the recording."""
+    def _run_self_checks(self) -> None:
+        """Simulates each recorded demand on today's storage, and sets the self-check of each case:
+        whether the model agrees with the recording."""
         every = list(range(len(self.devices)))
         storages = [case.today.text for case in self.devices]
         starts = [case.history.first_balance for case in self.devices]
         with translate_core_errors():
-            followed = self.given.follow(every, storages, self.instances, starts, as_of=self.settings.as_of)
+            followed = self.recorded.follow(every, storages, self.instances, starts, as_of=self.settings.as_of)
         for case, rows in zip(self.devices, followed, strict=True):
-            case.checked = check(case.history, case.today, rows, case.clients, as_of=self.settings.as_of)
+            case.self_check = check(case.history, case.today, rows, case.clients, as_of=self.settings.as_of)
 
     def _evaluate(self, indexes: Sequence[int], storages: Sequence[str], factor: float = 1.0) -> dict[str, list]:
         """Evaluates storages under these devices' demands in the settled cycle, and returns columns
@@ -210,14 +213,14 @@ class _Batch:
             )
 
     def _evaluate_today(self, trusted: Sequence[int]) -> None:
-        """Evaluates today's storage, and sets the bounds that nothing may be worse than."""
+        """Evaluates today's storage, and sets the figures and the `bound_ms` of each case."""
         columns = self._evaluate(trusted, [self.devices[index].today.text for index in trusted])
         for place, index in enumerate(trusted):
             case = self.devices[index]
             case.figures["today_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
             case.figures["today_p99_ms"] = columns["worst_p99_ms"][place]
             case.bound_ms = max(self.settings.p99_ms, columns["judged_p99_ms"][place] or 0.0)
-        # A p99 of waiting for limits is nothing to hold another storage to: without it, then.
+        # A p99 with waits for limits bounds nothing, so it is that of hardly any demand then.
         waiting = [index for index in trusted if self.devices[index].figures["today_throttled_min"] > 0]
         calm = self._evaluate(waiting, [self.devices[index].today.text for index in waiting], CALM)
         for place, index in enumerate(waiting):
@@ -229,7 +232,7 @@ class _Batch:
 
     def meets(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Returns which candidates meet the goals, no throttling and the p99, with head-room."""
-        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
+        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._meeting]
         if new:
             places = [place for *_, place in new]
             with translate_core_errors():
@@ -243,12 +246,12 @@ class _Batch:
                     as_of=self.settings.as_of,
                 )
             for candidate, met in zip(new, meeting, strict=True):
-                self._known[candidate] = met and not self._is_less(candidate)
-        return [self._known[candidate] for candidate in candidates]
+                self._meeting[candidate] = met and not self._is_too_weak(candidate)
+        return [self._meeting[candidate] for candidate in candidates]
 
-    def _is_less(self, candidate: Candidate) -> bool:
-        """Returns whether a candidate gives less of what a volume at its limit was short of: more
-        was asked than is known."""
+    def _is_too_weak(self, candidate: Candidate) -> bool:
+        """Returns whether a candidate gives less than today's volume of what that was short of: at
+        a limit the demand was higher than what is recorded."""
         case = self.devices[candidate[2]]
         if not self._fails(case):
             return False
@@ -292,7 +295,8 @@ class _Batch:
     # --- risk -------------------------------------------------------------------------------------
 
     def _evaluate_risks(self, trusted: Sequence[int]) -> None:
-        """Evaluates fortnights drawn from recorded days, each level moved as far as days differ."""
+        """Sets the figures of the advised storages, and their risk: the share of fortnights, drawn
+        from recorded days with their levels moved as far as days differ, that miss the goals."""
         advised = [index for index in trusted if self._choose_storage(self.devices[index])]
         if not advised:
             return
@@ -341,7 +345,7 @@ class _Batch:
 
     def _saves(self, case: _Case) -> bool:
         """Returns whether the advised storage costs noticeably less than today's."""
-        assert case.best is not None  # asked only where something was found
+        assert case.best is not None  # called only where a storage is advised
         before = self._compute_usd(case, case.today.text)
         return before - case.best.usd >= max(LEAST_SAVING * before, LEAST_SAVING_USD)
 
@@ -357,35 +361,35 @@ class _Batch:
     def _choose_answer(self, case: _Case) -> VolumeAnswer:
         """Returns the answer on a checked device: `withheld` if the model does not hold for it,
         `keep`, `grow` if today's storage is too weak, or `change` if another one saves."""
-        checked, history = case.checked, case.history
-        assert checked is not None  # every device was checked
-        about = {
+        self_check, history = case.self_check, case.history
+        assert self_check is not None  # every device was checked
+        fields = {
             "grain_s": history.grain_s,
             "days": history.span_s / DAY_S,
             "censored_share": history.censored_share,
-            "balance_error": checked.balance_error,
-            "throttled_f1": checked.throttled_f1,
-            "queue_ratio": checked.queue_ratio,
+            "balance_error": self_check.balance_error,
+            "throttled_f1": self_check.throttled_f1,
+            "queue_ratio": self_check.queue_ratio,
             "prices": self.settings.prices,
         }
-        if checked.why:
-            return _make_answer(case.device, "withheld", f"not modelled: {checked.why}", case.today.text, **about)
-        about |= {"usd_today": self._compute_usd(case, case.today.text), **case.figures}
+        if self_check.why:
+            return _make_answer(case.device, "withheld", f"not modelled: {self_check.why}", case.today.text, **fields)
+        fields |= {"usd_today": self._compute_usd(case, case.today.text), **case.figures}
         bound = self._describe_instance_bound(case)
         if bound and self._fails(case):
             first = case.device.members[0]
-            about["bound_by"] = f"{first.instance_id} ({first.instance_type})"
-            return _make_answer(case.device, "keep", bound, case.today.text, **about)
+            fields["bound_by"] = f"{first.instance_id} ({first.instance_type})"
+            return _make_answer(case.device, "keep", bound, case.today.text, **fields)
         advised = self._choose_storage(case)
         if not advised:
-            return _make_answer(case.device, "keep", self._explain_keeping(case), case.today.text, **about)
-        assert case.best is not None  # else nothing is wanted
-        about |= {"proposed": advised, "usd_proposed": case.best.usd, "risk": case.risk}
-        about["durability"] = describe_durability_loss(case.today.text, advised, self.settings.as_of)
+            return _make_answer(case.device, "keep", self._explain_keeping(case), case.today.text, **fields)
+        assert case.best is not None  # else no storage is advised
+        fields |= {"proposed": advised, "usd_proposed": case.best.usd, "risk": case.risk}
+        fields["durability"] = describe_durability_loss(case.today.text, advised, self.settings.as_of)
         if not self._saves(case):  # then today's fails
-            return _make_answer(case.device, "grow", self._explain_growth(case), case.today.text, **about)
+            return _make_answer(case.device, "grow", self._explain_growth(case), case.today.text, **fields)
         return _make_answer(
-            case.device, "change", self._explain_change(case, about["durability"]), case.today.text, **about
+            case.device, "change", self._explain_change(case, fields["durability"]), case.today.text, **fields
         )
 
     def _explain_growth(self, case: _Case) -> str:
@@ -409,7 +413,7 @@ class _Batch:
             return f"today's volume makes requests wait for its limits{self._describe_waiting(case)}{lost}"
         carries = f"still {self.settings.headroom_percent:g} % head-room"
         p99_ms = case.figures.get("proposed_p99_ms")
-        if p99_ms is None:  # nothing was asked of it
+        if p99_ms is None:  # there was no I/O
             return f"{carries}{lost}"
         if self._fails(case):
             return f"today's volume makes requests wait for its limits; with this one {carries}, I/O p99 {_format_ms(p99_ms)}{lost}"
@@ -419,8 +423,8 @@ class _Batch:
         return f"{carries}, I/O p99 {_format_ms(p99_ms)} ({bound}){lost}"
 
     def _describe_waiting(self, case: _Case) -> str:
-        """Returns how many I/Os waited, and what an I/O then takes today and on the advised
-        storage; "" where no clients waited."""
+        """Returns in words how many I/Os waited, and how long an I/O then takes today and on the
+        advised storage; "" where no clients waited."""
         if case.clients is None or case.best is None:
             return ""
         waited = f"; {case.clients.queue:,.0f} I/Os waited there, {_format_ms(case.clients.today_ms)} each"
@@ -448,9 +452,9 @@ class _Batch:
         )
         for unit, scale, name, baseline, highest in of_unit:
             rates = np.sum([getattr(other, name)[-length:] for other in together], axis=0)
-            taken = float(np.median(rates[at_limit]))
+            typical_rate = float(np.median(rates[at_limit]))
             for most in (baseline, highest):
-                if most and AT_INSTANCE * most <= taken <= most / AT_INSTANCE:
+                if most and AT_INSTANCE * most <= typical_rate <= most / AT_INSTANCE:
                     spent = " without its burst" if most < (highest or most) else ""
                     return (
                         f"{first.instance_type} gives {most / scale:,.0f} {unit} to all its volumes{spent}, and they take it "
@@ -521,8 +525,8 @@ def _load_demands(columns: Sequence[Mapping[str, np.ndarray]]) -> core.FleetDema
 
 @cache
 def is_weaker(storage: str, today: str, as_of: str | None, short_of: tuple[bool, bool] = (True, True)) -> bool:
-    """Returns whether a storage gives fewer IOPS or MiB/s than another, both with credits; of the
-    two only those that are asked about count."""
+    """Returns whether a storage gives fewer IOPS or MiB/s than today's, both with credits.
+    `short_of`: whether IOPS count, and whether MiB/s do."""
     after, before = get_holding_limits(storage, as_of=as_of), get_holding_limits(today, as_of=as_of)
     fewer = after.burst_iops < before.burst_iops, after.burst_bytes_s < before.burst_bytes_s
     return any(short and less for short, less in zip(short_of, fewer, strict=True))
@@ -532,8 +536,8 @@ def is_weaker(storage: str, today: str, as_of: str | None, short_of: tuple[bool,
 def list_shapes(
     region: str, as_of: str | None, exclude: tuple[str, ...], layout: str, members: int, gib: int
 ) -> tuple[Shape, ...]:
-    """Returns what `members` volumes of `gib` in a layout can be modified into. Volumes of one size
-    share the shapes, and so the notations made."""
+    """Returns the shapes that `members` volumes of `gib` GiB in a layout can be modified into;
+    kept, so that volumes of one size share them."""
     return tuple(list_modified_shapes(list_families(region, as_of, exclude), layout, members, gib))
 
 

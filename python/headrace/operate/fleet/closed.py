@@ -27,15 +27,15 @@ LEAST_QUEUE = 1.0
 # Periods that must show it: an hour of five minutes, as for the checks (`selfcheck`); ours.
 LEAST_PERIODS = 12
 # Factor on the demand at a limit, whose excess is not recorded: the margin that the planner takes
-# for points at a limit (`OpenWorkload.uncensored`), a guess there as here.
+# for points at a limit (`OpenWorkload.uncensor`), a guess there as here.
 MARGIN = 1.25
 SIMULATED_S = 300.0  # a period of CloudWatch
 # The best of the periods at a limit gives the limit: the others met it for a part of the time.
 BEST_PERCENTILE = 90.0
-# I/O sizes are rounded to this many steps an octave, so that like volumes are asked for once; ours.
+# I/O sizes are rounded to this many steps an octave, so that like volumes are simulated once; ours.
 SIZES = 8
 # More requests than this in the queue are not those of waiting clients. Such a queue grows without
-# end, and its growth tells what was asked. Servers have fewer threads than that; ours.
+# end, and its growth shows the demand. Servers have fewer threads than that; ours.
 MOST_CLIENTS = 4_096
 
 
@@ -43,9 +43,9 @@ MOST_CLIENTS = 4_096
 class WaitingClients:
     """Requests that waited for a volume at its limit.
 
-    `waits`: which points. `queue`: how many were outstanding, the median. `given_iops`: what they
-    got, of the best points; `iops`: what a closed load of as many gets, without credits and with.
-    `today_ms`: what an I/O then takes."""
+    `waits`: the points in which they did. `queue`: how many were outstanding, the median.
+    `given_iops`: IOPS of the best of these points; `iops`: those of a closed load of as many
+    requests, the lower and the higher of without and with credits. `today_ms`: time of an I/O."""
 
     waits: np.ndarray
     queue: float
@@ -56,8 +56,8 @@ class WaitingClients:
     io_kib: float
 
     def estimate_ms(self, storage: str, instance: str | None, as_of: str | None) -> float | None:
-        """Returns what an I/O takes on another storage with as many outstanding and no credits, ms;
-        None if unknown."""
+        """Returns the time of an I/O, ms, on another storage with as many outstanding and no
+        credits; None where the core refuses it."""
         outcome = _estimate_closed_load(storage, instance, as_of, self.queue, self.io_kib, self.read_share, 0.0)
         return None if outcome is None else outcome[1]
 
@@ -95,7 +95,7 @@ def find_waiting_clients(
 
 
 def raise_demand(history: DeviceHistory, clients: WaitingClients | None) -> dict[str, np.ndarray]:
-    """Returns the demand to plan for: what was given while clients waited, and the margin."""
+    """Returns the columns of the demand to plan for: with MARGIN where clients waited."""
     if clients is None:
         return history.columns
     factor = np.where(clients.waits, MARGIN, 1.0)

@@ -1,14 +1,14 @@
 """Computes what volumes cost a month: at list prices, or at the rates of a Cost and Usage Report.
 
-A report (CUR 2.0, Parquet or CSV) tells rates, not bills: its rows are hours of one month, with a
-volume that was made or changed in the middle of it. So what was paid for a GiB, an IOPS and a MiB/s
-is read from it, and the bill of a whole month, of today's volume and of a wanted one alike, is made
-with these rates by the rules of the catalog. Each item of a volume type has its own rate: a GiB of
-gp3 tells nothing of its IOPS, nor of io2. If the report has no row of an item, its list price is
-taken, with a note. The search for what to advise and the bills are made with the same table.
+A report (CUR 2.0, Parquet or CSV) has rates, not bills: its rows are hours of one month, also of
+volumes that were made or changed within it. So the price of a GiB, an IOPS and a MiB/s is read from
+it, and the bill of a whole month, of today's volume and of a proposed one alike, is computed with
+these rates by the rules of the catalog. Each item of a volume type has its own rate. If the report
+has no row of an item, its list price is taken, with a note. The search for what to advise and the
+bills use the same table.
 
 Discounts that the report states as rows are taken off; credits, refunds, fees and tax are not part
-of a rate: they end, or follow it. They are told.
+of a rate, because they end or follow it, and give a note.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 refuse = Refusals("docs/guide/fleet-changes.md")
 refuse_export = Refusals("docs.aws.amazon.com/cur/latest/userguide/table-dictionary-cur2.html")
-# Columns of CUR 2.0 that are needed, and that are used where they are there.
+# Columns of CUR 2.0 that are needed, and those that are used if a report has them.
 NEEDED = {
     "bill_billing_period_start_date": pl.String,
     "line_item_line_item_type": pl.String,
@@ -44,11 +44,11 @@ NEEDED = {
     "line_item_usage_amount": pl.Float64,
     "line_item_unblended_cost": pl.Float64,
 }
-WISHED = {"line_item_usage_account_id": pl.String, "line_item_currency_code": pl.String}
-# Cost after discounts, if the account has some (SOURCE): summed over usage and discounts it is the
+OPTIONAL = {"line_item_usage_account_id": pl.String, "line_item_currency_code": pl.String}
+# Cost after discounts, if the account has some (CUR 2.0): summed over usage and discounts it is the
 # invoice, so it takes the place of the unblended cost of both.
 NET = "line_item_net_unblended_cost"
-# Types of line items (SOURCE, line_item_line_item_type): what is used, what is taken off it.
+# Types of line items (CUR 2.0, line_item_line_item_type): usage, and discounts on it.
 USAGE = ("Usage", "DiscountedUsage", "SavingsPlanCoveredUsage")
 DISCOUNTS = ("BundledDiscount", "Discount", "EdpDiscount", "PrivateRateDiscount", "RiVolumeDiscount", "SppDiscount")
 # A usage type of a volume: a region's prefix (none in us-east-1), the kind, a volume type (none:
@@ -66,7 +66,7 @@ COMPONENTS = {
 # Catalog units in a unit of the report: throughput is billed in GiB/s, I/Os singly.
 UNITS = {"throughput": 1024.0, "million_ios": 1e-6}
 TIERS = {"": 0, "tier1": 0, "tier2": 1, "tier3": 2}  # which step of the price, lowest first
-# Items in words, in the order in which they are told.
+# Items in words, in the order in which they are listed.
 ITEMS = {"storage": "GiB", "iops": "IOPS", "throughput": "MiB/s", "million_ios": "I/Os"}
 # A rate this near the list price is the list price: hours of a month are summed in binary
 # fractions, and AWS rounds costs to ten digits. Ours.
@@ -87,8 +87,8 @@ class VolumeBill:
 
 @dataclass(frozen=True)
 class PaidRate:
-    """The figures of one kind of usage in a report: `amount` in the catalog's units and months,
-    `usd` paid for it."""
+    """The price that an account paid for an item of a volume type: `usd` for an `amount` in the
+    catalog's units and months. `step`: of a price in steps, from 0."""
 
     account: str
     product: str
@@ -143,7 +143,7 @@ class FleetPrices:
 
     @property
     def source(self) -> str:
-        """In words, for the head of a report."""
+        """The source of the prices in words, for the head of a report."""
         if self.report is not None:
             return f"rates of the Cost and Usage Report of {self.report.month}"
         lists = [self._lists[region] for region in sorted(self._lists)]
@@ -170,15 +170,16 @@ class FleetPrices:
             return core.monthly_totals(list(storages), region, self.as_of, million_ios, table)
 
     def list_tables(self, places: Iterable[tuple[str, str]]) -> tuple[PriceTable, ...]:
-        """Returns the tables of these regions and accounts; none where EBS has no price in one."""
-        known_tables = []
+        """Returns the tables of pairs of region and account; regions without EBS prices are left
+        out."""
+        tables = []
         for region, account in sorted(set(places)):
             try:
                 PriceList(region, self.as_of)
-            except HeadraceError:  # the region's own; what is wrong with the price file is told
+            except HeadraceError:  # the region has no prices; faults of the price file are raised below
                 continue
-            known_tables.append(self.get_table(region, account))
-        return tuple(known_tables)
+            tables.append(self.get_table(region, account))
+        return tuple(tables)
 
     def _get_price_list(self, region: str) -> PriceList:
         """Returns the price list of a region, made once. Raises InputError."""
@@ -189,22 +190,18 @@ class FleetPrices:
         return self._lists[region]
 
     def get_table(self, region: str, account: str = "") -> PriceTable:
-        """Returns the prices of a region that the account pays."""
+        """Returns the prices of a region that the account pays, made once. Raises InputError."""
         key = (region, account)
         if key not in self._tables:
             listed = self._get_price_list(region).table
-            priced = (
-                PriceTable(region, account, listed)
-                if self.report is None
-                else self._apply_paid_rates(listed, region, account)
-            )
-            self._tables[key] = priced
+            table = PriceTable(region, account, listed)
+            self._tables[key] = table if self.report is None else self._apply_paid_rates(listed, region, account)
         return self._tables[key]
 
     def _apply_paid_rates(self, listed: core.RegionPrices, region: str, account: str) -> PriceTable:
         """Returns the listed prices, replaced by the rates that the account paid where it paid."""
         assert self.report is not None
-        here = [rate for of, rate in self.report.rates if of == region]
+        here = [rate for rate_region, rate in self.report.rates if rate_region == region]
         own = _compute_rates(rate for rate in here if rate.account == account)
         # Rates of another account in the report are nearer to this account's than list prices are.
         paid = _compute_rates(here) | own
@@ -214,9 +211,9 @@ class FleetPrices:
             {**row, "usd": paid[key], "source": source} if key in paid else row for key, row in steps.items()
         ]
         factors = {key: paid[key] / row["usd"] for key, row in steps.items() if key in paid and row["usd"] > 0.0}
-        of = f"account {account}" if own and account else "all accounts of the report"
+        payer = f"account {account}" if own and account else "all accounts of the report"
         others = {key for key in paid if own and key not in own}
-        words = f"{region}, {of}: {_describe_factors(factors, steps, others)}"
+        words = f"{region}, {payer}: {_describe_factors(factors, steps, others)}"
         return PriceTable(region, account, {**listed, "items": rows}, words)
 
 
@@ -250,16 +247,16 @@ class _Report:
 
     def _read_file(self, path: Path) -> pl.DataFrame:
         """Reads the rows of a file that are on EBS volumes, or on no usage, with the columns of
-        NEEDED, WISHED and NET. Raises InputError for what is not a CUR 2.0, and CouldNotRun for
+        NEEDED, OPTIONAL and NET. Raises InputError for what is not a CUR 2.0, and CouldNotRun for
         what cannot be read."""
         refuse_folder(path)
         try:
             parquet = path.suffix.lower() == ".parquet"
             scan = pl.scan_parquet(path) if parquet else pl.scan_csv(path, infer_schema=False)
-            there = scan.collect_schema().names()
-            missing = [column for column in NEEDED if column not in there]
+            names = scan.collect_schema().names()
+            missing = [column for column in NEEDED if column not in names]
             if missing:
-                old = any(column.startswith("lineItem/") for column in there)
+                old = any(column.startswith("lineItem/") for column in names)
                 hint = (
                     "This is the older CUR: make a data export of CUR 2.0."
                     if old
@@ -267,10 +264,10 @@ class _Report:
                 )
                 raise refuse_export.input(f"{shorten_name(path.name)}: {missing[0]}", "this column is needed", hint)
             columns = [
-                pl.col(name).cast(kind, strict=True) if name in there else pl.lit("", kind).alias(name)
-                for name, kind in (NEEDED | WISHED).items()
+                pl.col(name).cast(kind, strict=True) if name in names else pl.lit("", kind).alias(name)
+                for name, kind in (NEEDED | OPTIONAL).items()
             ]
-            net = pl.col(NET).cast(pl.Float64, strict=True) if NET in there else pl.lit(None, pl.Float64).alias(NET)
+            net = pl.col(NET).cast(pl.Float64, strict=True) if NET in names else pl.lit(None, pl.Float64).alias(NET)
             columns.append(net)
             used = pl.col("line_item_usage_type").str.contains("EBS:Volume", literal=True)
             other = pl.col("line_item_line_item_type").is_in([*USAGE, *DISCOUNTS]).not_()
@@ -303,9 +300,9 @@ class _Report:
             raise refuse.input(f"{self.name} of {month}: {types}", rule, "Give the export of a month with usage.")
         if usage.filter(pl.col("line_item_usage_amount") < 0.0).height:
             raise refuse_export.input(f"{self.name}: usage below 0", "usage cannot be negative", "Export it again.")
-        return self._put_together(used, kinds_of, regions, accounts, month, notes)
+        return self._build_report(used, kinds_of, regions, accounts, month, notes)
 
-    def _put_together(
+    def _build_report(
         self,
         used: pl.DataFrame,
         kinds_of: Mapping[str, tuple[str, str, int]],
@@ -327,7 +324,7 @@ class _Report:
         sums = used.group_by(keys, maintain_order=True).agg(amount, pl.col("line_item_unblended_cost").sum())
         rates: dict[tuple[str, str, str, str, int], tuple[float, float]] = {}
         billed: dict[str, float] = {}
-        strange = sums.height
+        foreign = sums.height
         for resource, account, kind, quantity, usd in sums.iter_rows():
             volume = (resource or "").rpartition("/")[2]
             if volume not in regions:
@@ -338,9 +335,9 @@ class _Report:
             rate = (regions[volume], accounts.get(volume) or account or "", product, component, step)
             earlier_units, earlier_usd = rates.get(rate, (0.0, 0.0))
             rates[rate] = (earlier_units + units, earlier_usd + usd)
-            strange -= 1
-        if strange:
-            notes.append(f"{strange} items of volumes that are not in the inventory are left out.")
+            foreign -= 1
+        if foreign:
+            notes.append(f"{foreign} items of volumes that are not in the inventory are left out.")
         lacking = len(set(regions) - set(billed))
         if lacking:
             notes.append(
@@ -363,7 +360,7 @@ class _Report:
         return rows.filter(pl.col("bill_billing_period_start_date").str.slice(0, 7) == months[-1]), months[-1]
 
     def _note_rest(self, rows: pl.DataFrame, notes: list[str]) -> None:
-        """Notes the rows that are not usage: credits, refunds, tax, fees."""
+        """Adds to `notes` the sums of rows that are not usage: credits, refunds, tax, fees."""
         sums = rows.group_by("line_item_line_item_type").agg(pl.col("line_item_unblended_cost").sum())
         for kind, usd in sorted(sums.iter_rows()):
             notes.append(f"{kind} of {usd:,.2f} USD is not part of a rate: it ends, or follows what is used.")
@@ -383,8 +380,8 @@ def _describe_factors(
     steps: Iterable[tuple[str, str, int]],
     others: Collection[tuple[str, str, int]],
 ) -> str:
-    """Returns which items are at own rates, or at those of `others` of the report's accounts, and
-    how far from the list price; which are at list prices."""
+    """Returns in words which items are at the account's own rates, which (`others`) at those of
+    other accounts, with their distance from the list price, and which are at list prices."""
 
     def describe_item(key: tuple[str, str, int]) -> str:
         return f"{key[0]} {ITEMS[key[1]]}" + (f" (step {key[2] + 1})" if key[2] else "")
@@ -411,11 +408,11 @@ def _describe_factors(
 
 
 def _compute_rates(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], float]:
-    """Returns USD a unit of each kind of usage, where any was paid for."""
-    return {key: usd / amount for key, (amount, usd) in _sum_by_kind(rates).items() if amount > 0.0}
+    """Returns USD a unit by product, component and price step, of those that were used."""
+    return {key: usd / amount for key, (amount, usd) in _sum_by_item(rates).items() if amount > 0.0}
 
 
-def _sum_by_kind(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], tuple[float, float]]:
+def _sum_by_item(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], tuple[float, float]]:
     """Returns amount (in the catalog's units and months) and USD of each kind of usage, by product,
     component and price step."""
     totals: dict[tuple[str, str, int], tuple[float, float]] = {}

@@ -51,7 +51,7 @@ class DeviceHistory:
     the points, those at a limit. `missing_share`: of the periods, those without a point. `at_rate`:
     points without a check whose rate is that of a limit of the volume; `at_instance`: points in
     which all volumes of the instance together had the rate of a limit of the instance; None where
-    nobody looked."""
+    that was not determined."""
 
     COLUMNS: ClassVar = ("duration_s", "reads_per_s", "writes_per_s", "read_bytes", "write_bytes")
 
@@ -70,7 +70,7 @@ class DeviceHistory:
 
     @property
     def span_s(self) -> float:
-        """Length of the whole."""
+        """Length of the history, s."""
         return self.grain_s * len(self.columns["duration_s"])
 
     @cached_property
@@ -98,8 +98,8 @@ class DeviceHistory:
         return float(self.censored.mean())
 
     def find_shortage(self, storage: str, as_of: str | None) -> tuple[bool, bool]:
-        """Returns whether it was at a limit in IOPS, and in MiB/s; both where it was at one and
-        nothing says in which."""
+        """Returns whether the device was at its limit of IOPS, and of MiB/s; both True where
+        nothing says which it was."""
         limits = get_holding_limits(storage, as_of=as_of)
         gone = bool(self.without_credits.any())
         iops, throughput = self.exceeded_of
@@ -110,7 +110,7 @@ class DeviceHistory:
 
     @property
     def first_balance(self) -> float | None:
-        """The balance before the first point, as far as it is published."""
+        """The balance of the first point, percent; None where it is not published."""
         first = self.balance_percent[:1]
         return None if np.isnan(first).any() else float(first[0])
 
@@ -120,9 +120,9 @@ class DeviceHistory:
         return round(DAY_S / self.grain_s)
 
     def sample_fortnights(self, count: int, seed: int) -> tuple[list[int], list[float]] | None:
-        """Returns the days of `count` fortnights, one after the other: each drawn from the recorded
-        ones, and the factor of its level, moved as the levels of days differ. None for less than
-        two days."""
+        """Draws the days of `count` fortnights, one after the other, and returns the index of the
+        recorded day for each, and a factor on its demand, as the levels of days differ. None for
+        less than two days."""
         days = len(self.columns["duration_s"]) // self.per_day
         if days < 2:
             return None
@@ -149,11 +149,11 @@ def build_history(
     least_days: float,
     limits: HoldingLimits | None = None,
 ) -> DeviceHistory:
-    """Returns the points of all members on one axis, from the last modification of any on: what was
-    before is of another volume. `limits`: of the device; where no check was published, a rate at
-    one of them is a point at a limit. Raises InputError for a member without points or without one
-    of the four metrics, for fewer days than `least_days`, for points too long or beyond any volume,
-    and for a recording with too many holes."""
+    """Returns the points of all members on one axis, from the last modification of any member on.
+    `limits`: of the device; where no check was published, a rate at one of them is a point at a
+    limit. Raises InputError for a member without points or without one of the four metrics, for
+    fewer days than `least_days`, for points too long or beyond any volume, and for a recording with
+    too many holes."""
     series = [_select_rows(member.id, points.get(member.id)) for member in device.members]
     grains = {float(rows["period_s"].min()) for rows in series} | {float(rows["period_s"].max()) for rows in series}  # pyright: ignore[reportArgumentType]
     if len(grains) > 1:
@@ -163,7 +163,7 @@ def build_history(
     if grain > MOST_GRAIN_S:
         rule = f"has points of {grain:,.0f} s, which hide bursts: {MOST_GRAIN_S:g} s at most"
         raise refuse.input(device.key, rule, "Import points of five minutes: CloudWatch keeps them for 63 days.")
-    begin, modified = _begins(device, series, grain)
+    begin, modified = _find_begin(device, series, grain)
     end = min(float(rows["t_unix"][-1]) for rows in series) + grain
     count = max(0, round((end - begin) / grain))
     if count * grain < least_days * DAY_S:
@@ -220,14 +220,14 @@ def _select_rows(volume: str, rows: pl.DataFrame | None) -> pl.DataFrame:
 
 
 def find_rates_at_limit(rates: np.ndarray, limit: float | None) -> np.ndarray:
-    """Returns which rates are at a limit in the same unit, as near as sums of a period tell; none
+    """Returns which rates are AT_LIMIT of a limit in the same unit, or more; none
     where the limit is None."""
     return np.zeros(len(rates), bool) if not limit else rates >= AT_LIMIT * limit
 
 
-def _begins(device: FleetDevice, series: list[pl.DataFrame], grain: float) -> tuple[float, datetime | None]:
-    """Returns when the history begins, in Unix seconds, and the last modification if it begins
-    behind that, else None. `grain`: length of a period, seconds."""
+def _find_begin(device: FleetDevice, series: list[pl.DataFrame], grain: float) -> tuple[float, datetime | None]:
+    """Returns when the history begins, Unix seconds, and the last modification if that is the
+    reason, else None. `grain`: length of a period, seconds."""
     begin = max(float(rows["t_unix"][0]) for rows in series)
     last = max(
         (
@@ -243,23 +243,23 @@ def _begins(device: FleetDevice, series: list[pl.DataFrame], grain: float) -> tu
 
 
 def _combine_members(sums: dict[str, np.ndarray], device: FleetDevice) -> dict[str, np.ndarray]:
-    """Returns what was asked of an array, from what its members did together: a mirror writes
-    everything twice, and parity reads before it writes."""
+    """Returns the demand on an array from the sums of its members: a mirror writes everything
+    twice, and parity reads before it writes."""
     with translate_core_errors():
         cost = core.storage_cost(device.make_storage().text)
     reads_per_write = cost["reads_per_write"]
     writes_per_write = cost["ios_per_write"] - reads_per_write
-    asked = {}
+    demand = {}
     for unit in ("ops", "bytes"):
         writes = sums[f"write_{unit}"] / writes_per_write
         reads = np.maximum(sums[f"read_{unit}"] - reads_per_write * writes, 0.0)
-        asked |= {f"read_{unit}": reads / cost["ios_per_read"], f"write_{unit}": writes}
-    return asked
+        demand |= {f"read_{unit}": reads / cost["ios_per_read"], f"write_{unit}": writes}
+    return demand
 
 
 def _uncensor_demand(history: DeviceHistory) -> DeviceHistory:
-    """Raises the demand where the volume was at a limit: what was asked was at least what was given
-    and what waits more at the end of the period than at its begin."""
+    """Returns the history with its demand raised where the volume was at a limit: to the I/Os
+    given, and the growth of the queue within the period."""
     if not history.censored.any():
         return history
     columns = history.columns
@@ -331,7 +331,8 @@ def _find_last_io(rows: pl.DataFrame | None) -> float:
 
 
 def _count_idle_days(rows: pl.DataFrame | None) -> float:
-    """Returns for how many days it had hardly an I/O; 0 where it had, or that is unknown."""
+    """Returns the days of points of a volume with hardly an I/O; 0 where it had more, or without
+    points."""
     if rows is None or not rows.height:
         return 0.0
     whole = rows.filter(pl.all_horizontal(pl.col(name).is_not_nan() for name in SUMS))

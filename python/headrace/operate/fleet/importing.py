@@ -75,12 +75,12 @@ def import_points(
     hints: RecordingHints = NO_HINTS,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[int, int, list[str]]:
-    """Writes the points of `files` to `to` and returns volumes, rows, and notes. A file may be `-`
-    (standard input) or a service that keeps recordings (`prometheus:...`, `aws:...`). `period_s`:
-    means and sums over so long a period; None: as they are. `hints`: what recordings do not say;
-    points of CloudWatch that do not say their period are of its `interval_s`, or else of
-    `period_s`. Raises InputError (file, place, value, rule) or CouldNotRun; then nothing is
-    written."""
+    """Writes the points of `files` to `to`, and returns the numbers of volumes and of rows, and
+    notes. A file may be `-` (standard input) or a service that keeps recordings (`prometheus:...`,
+    `aws:...`). `period_s`: of the rows, whose points are summed and averaged; None: that of the
+    points. `hints`: what recordings do not say; points of CloudWatch that do not say their period
+    are of its `interval_s`, or else of `period_s`. Raises InputError (file, place, value, rule) or
+    CouldNotRun; then nothing is written."""
     if hints.interval_s is not None:
         check_number("interval_s", hints.interval_s, MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
     notes: list[str] = []
@@ -90,7 +90,7 @@ def import_points(
         spill = _Spill(Path(folder), hints.interval_s or period_s)
         for done, file in enumerate(files):
             spill.files.append(clip(_get_name(file), 80))
-            _read_any(str(file), spill, notes, hints)
+            _import_target(str(file), spill, notes, hints)
             progress(0.6 * (done + 1) / len(files))
         spill.flush()
         volumes, lacking = [0], {}
@@ -123,7 +123,7 @@ def import_points(
 
 
 class _Spill:
-    """Points on their way into parts by volume."""
+    """Collects points and writes them to parts by volume, Parquet files in a folder."""
 
     def __init__(self, folder: Path, stated_s: float | None) -> None:
         """Takes the folder of the parts, which must be there and empty, and the period (seconds)
@@ -140,7 +140,7 @@ class _Spill:
     def add(
         self, volume: str, metric: str, t_unix: float, value: float, account: str = "", period_s: float | None = None
     ) -> None:
-        """Adds a point, in CloudWatch's unit of its metric; `period_s` None: not told. Writes the
+        """Adds a point, in CloudWatch's unit of its metric; `period_s` None: not stated. Writes the
         points to the parts when there are POINTS_AT_ONCE."""
         figures = (volume, metric, t_unix, value, account, period_s, self.file)
         for column, figure in zip(self.columns.values(), figures, strict=True):
@@ -170,7 +170,7 @@ class _Spill:
 
     def write(self, number: int, rows: pl.DataFrame) -> None:
         """Writes rows of SPILLED_OF_FILE, all of volumes of that part; `flush` comes before them.
-        Raises InputError for points whose period nothing says, or not as it is."""
+        Raises InputError as `points.state_periods`."""
         name = f"{number:03d}-{self.written:06d}.parquet"
         rows = state_periods(rows, self.stated_s, self.files, self.sparse).select(list(SPILLED))
         rows.write_parquet(self.folder / name, compression="lz4")
@@ -205,12 +205,13 @@ class _Spill:
 
 
 def _get_name(file: str | Path) -> str:
-    """Returns how a file is called: its name without the folder; a service as it was named."""
+    """Returns the name of a file without its folder; a service's target as it is."""
     return str(file) if is_service(str(file)) else Path(file).name
 
 
-def _read_any(target: str, spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
-    """Takes in a file, standard input, or what a service keeps."""
+def _import_target(target: str, spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
+    """Adds the points of a file, of standard input, or of a service to `spill`, and to `notes` what
+    a reader should know of them. Raises InputError, CouldNotRun."""
     if is_service(target):
         for rows in read_service_points(target, hints, notes):
             spill.add_frame(rows.select(list(SPILLED)))
@@ -222,11 +223,11 @@ def _read_any(target: str, spill: _Spill, notes: list[str], hints: RecordingHint
         file = spill.folder / "standard input"
         with file.open("wb") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)
-    _read(file, spill, notes, hints)
+    _import_file(file, spill, notes, hints)
 
 
-def _read(file: Path, spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
-    """Takes in a file of any form, unpacked where it is gzip; its first bytes tell the form. Raises
+def _import_file(file: Path, spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
+    """Adds the points of a file, unpacked where it is gzip; its first bytes tell its form. Raises
     InputError."""
     refuse_folder(file)
     try:
@@ -236,10 +237,10 @@ def _read(file: Path, spill: _Spill, notes: list[str], hints: RecordingHints) ->
         hint = "Check the name and the permissions."
         raise InputError(str(file), f"cannot be read: {error.strerror}", "", hint) from None
     if head.startswith(PARQUET):
-        return _read_parquet(file, spill)
+        return _import_parquet(file, spill)
     if not head.startswith(GZIP):
         with file.open("rb") as opened:
-            return _read_plain(file, head, opened, spill, notes, hints)
+            return _import_unpacked(file, head, opened, spill, notes, hints)
     with gzip.open(file) as opened:
         try:
             head = opened.read(HEAD)
@@ -247,24 +248,25 @@ def _read(file: Path, spill: _Spill, notes: list[str], hints: RecordingHints) ->
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise _make_damage_error(f"{file.name}, start", error) from None
         if head:
-            _read_plain(file, head, cast("IO[bytes]", opened), spill, notes, hints)
+            _import_unpacked(file, head, cast("IO[bytes]", opened), spill, notes, hints)
 
 
-def _read_plain(
+def _import_unpacked(
     file: Path, head: bytes, opened: IO[bytes], spill: _Spill, notes: list[str], hints: RecordingHints
 ) -> None:
-    """Reads what is not Parquet, after unpacking; its first bytes say what it is."""
+    """Adds the points of an unpacked file that is not Parquet; `head`, its first bytes, tells its
+    form. Raises InputError."""
     if b'"metric_stream_name"' in head or b'"metric_name"' in head:
-        _read_stream(file, opened, spill, notes)
+        _import_stream(file, opened, spill, notes)
     elif b"\0" in head and not head.startswith(UTF_16):
         if not _may_be_open_telemetry(head):
             rule = "is of no form that is read here: pages of get-metric-data, CSV, metric streams, an earlier import"
             raise InputError(
                 clip(file.name, 80), rule, f"{refuse.source}, Points", "Is it the file you meant, and whole?"
             )
-        _read_open_telemetry(file, opened, spill, notes)
+        _import_open_telemetry(file, opened, spill, notes)
     else:
-        _read_export(file, opened, spill, notes, hints)
+        _import_export(file, opened, spill, notes, hints)
 
 
 def _may_be_open_telemetry(head: bytes) -> bool:
@@ -274,9 +276,9 @@ def _may_be_open_telemetry(head: bytes) -> bool:
     return int.from_bytes(head[: last + 1], "big") > 0 and head[last + 1 : last + 2] == FIRST_FIELD
 
 
-def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
-    """Takes in pages of get-metric-data, a CSV export of CloudWatch, or a host's recording, of
-    MAX_BYTES at most. Raises InputError."""
+def _import_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str], hints: RecordingHints) -> None:
+    """Adds the points of pages of get-metric-data, a CSV export of CloudWatch, or a host's
+    recording, of MAX_BYTES at most. Raises InputError."""
     try:
         content = opened.read(MAX_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -285,7 +287,7 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str],
         rule = f"is larger than {MAX_BYTES / 2**20:,.0f} MiB, unpacked"
         raise refuse.input(file.name, rule, "Ask for the metrics in several files, of some volumes each.")
     pages = read_pages(content)
-    if pages is not None and _take_pages(pages[0], spill):
+    if pages is not None and _add_pages(pages[0], spill):
         notes += pages[1]
         return
     recording = decode_recording(clip(file.name, 80), content)
@@ -319,19 +321,16 @@ def _check_origin(name: str, volume: str, file: str, spill: _Spill) -> None:
         raise refuse.input(f"{name}: {volume}", rule, hint)
 
 
-def _take_pages(series: Sequence[MetricSeries], spill: _Spill) -> bool:
-    """Takes the series of pages in; False where one is of no volume or of no time, which the slow
-    reader says better."""
-    known_series = [metric_series for metric_series in series if metric_series.metric in METRICS]
-    if any(
-        not metric_series.volume or metric_series.t_unix.min() < EARLIEST_S or metric_series.t_unix.max() > LATEST_S
-        for metric_series in known_series
-    ):
+def _add_pages(series: Sequence[MetricSeries], spill: _Spill) -> bool:
+    """Adds the points of series from pages; returns False, and adds nothing, where one names no
+    volume or has a time that cannot be: the slow reader's error names the place."""
+    series = [entry for entry in series if entry.metric in METRICS]
+    if any(not entry.volume or entry.t_unix.min() < EARLIEST_S or entry.t_unix.max() > LATEST_S for entry in series):
         return False
     spill.flush()
     of_part: dict[int, list[MetricSeries]] = {}
-    for metric_series in known_series:
-        of_part.setdefault(spill.get_part(metric_series.volume), []).append(metric_series)
+    for entry in series:
+        of_part.setdefault(spill.get_part(entry.volume), []).append(entry)
     for number, own in of_part.items():
         names = pl.DataFrame({"volume": [each.volume for each in own], "metric": [each.metric for each in own]})
         points = names[np.repeat(np.arange(len(own), dtype=np.uint32), [len(each.t_unix) for each in own])]
@@ -350,19 +349,19 @@ def _make_damage_error(place: str, error: Exception) -> InputError:
     return InputError(place, f"is cut off or damaged: {error}", "RFC 1952", "Fetch the object again.")
 
 
-def _read_open_telemetry(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str]) -> None:
-    """Takes in a metric stream in OpenTelemetry format, record by record. Raises InputError."""
+def _import_open_telemetry(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str]) -> None:
+    """Adds the points of a metric stream in OpenTelemetry format. Raises InputError."""
     number = 0
     try:
         for number, point in yield_telemetry_points(file.name, opened, notes):
-            _take(file, "record", number, point, spill)
+            _add_stream_point(file, "record", number, point, spill)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise _make_damage_error(f"{file.name}, record {number + 1}", error) from None
 
 
-def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[str]) -> None:
-    """Takes in a metric stream in JSON, a point a line. A last line that is cut off gives a note.
-    Raises InputError for any other line that is not a point."""
+def _import_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[str]) -> None:
+    """Adds the points of a metric stream in JSON, a point a line. A last line that is cut off gives
+    a note. Raises InputError for any other line that is not a point."""
     decode = msgspec.json.Decoder(StreamPoint).decode
     number, taken, bad = 0, 0, None
     try:
@@ -378,7 +377,7 @@ def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[
                 bad = refuse_streams.input(f"{file.name}, line {number}: {clip(line.decode(errors='replace'))}", rule)
                 continue  # a last line may be cut off; refused when another follows
             taken += 1
-            _take(file, "line", number, point, spill)
+            _add_stream_point(file, "line", number, point, spill)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise _make_damage_error(f"{file.name}, line {number}", error) from None
     if bad is not None:
@@ -387,10 +386,10 @@ def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[
         notes.append(f"{file.name}: the last line is cut off and was left out.")
 
 
-def _take(file: Path, unit: str, number: int, point: StreamPoint, spill: _Spill) -> None:
-    """Takes in a point of a metric stream by the statistic of its metric, and passes over those of
-    no EBS volume or of other metrics. `unit`, `number`: "line" or "record" and which, for errors.
-    Raises InputError for a figure, unit or time that cannot be."""
+def _add_stream_point(file: Path, unit: str, number: int, point: StreamPoint, spill: _Spill) -> None:
+    """Adds a point of a metric stream by the statistic of its metric, unless it is of no EBS volume
+    or of another metric. `unit`, `number`: "line" or "record" and which, for errors. Raises
+    InputError for a figure, unit or time that cannot be."""
     volume = point.dimensions.get("VolumeId")
     if point.namespace != NAMESPACE or point.metric_name not in METRICS or volume is None:
         return
@@ -410,8 +409,9 @@ def _take(file: Path, unit: str, number: int, point: StreamPoint, spill: _Spill)
     spill.add(volume, point.metric_name, point.timestamp / MS_PER_S, figure, point.account_id, point.period_s)
 
 
-def _read_parquet(file: Path, spill: _Spill) -> None:
-    """Takes in the Parquet of an earlier import, or of a metric stream. Raises InputError."""
+def _import_parquet(file: Path, spill: _Spill) -> None:
+    """Adds the points of an earlier import, or of a metric stream, in Parquet. Raises
+    InputError."""
     name = clip(file.name, 80)
     with _translate_parquet_errors(name):
         lazy = pl.scan_parquet(file)
@@ -426,7 +426,7 @@ def _read_parquet(file: Path, spill: _Spill) -> None:
             _check_times(name, measured)
             spill.add_frame(measured)
         return
-    columns = _stream_columns(name, names)
+    columns = _build_stream_columns(name, names)
     is_volume = (pl.col("namespace") == NAMESPACE) & pl.col("metric_name").is_in(list(METRICS))
     for rows in _read_slices(name, lazy, POINTS_AT_ONCE):
         frame = rows.filter(is_volume).select(**columns).select(list(SPILLED)).drop_nulls(["volume"])
@@ -459,8 +459,9 @@ def _read_slices(name: str, lazy: pl.LazyFrame, rows: int) -> Iterator[pl.DataFr
         yield part
 
 
-def _stream_columns(name: str, names: pl.Schema) -> dict[str, pl.Expr]:
-    """Returns how SPILLED's columns follow from a metric stream's. Raises InputError for others."""
+def _build_stream_columns(name: str, names: pl.Schema) -> dict[str, pl.Expr]:
+    """Returns the expressions of SPILLED's columns from those of a metric stream in Parquet. Raises
+    InputError for a file with other columns."""
     needed = {"namespace", "metric_name", "dimensions", "timestamp", "value"}
     if not needed <= set(names):
         rule = f"lacks {', '.join(sorted(needed - set(names)))}: it is neither of an import nor of a metric stream"

@@ -5,7 +5,7 @@
     aws ec2 describe-volumes-modifications > modifications.json        # may be left out
 
     inventory = read_inventory(["volumes.json", "instances.json", "modifications.json"])
-    for device in inventory.devices():        # a volume, or the members of an array
+    for device in inventory.list_devices():        # a volume, or the members of an array
         ...
 
 Files come in any order and any number: pages, regions and accounts are put together, and what a
@@ -59,7 +59,7 @@ class VolumeAttachment(msgspec.Struct, frozen=True):
 
 class KnownModification(msgspec.Struct, frozen=True):
     """A modification of a volume. `state`: modifying, optimizing, completed or failed; "" where
-    only its start is known. Times are UTC."""
+    only its start is known. Both times are UTC."""
 
     state: str
     started: datetime
@@ -85,10 +85,9 @@ class FleetVolume(msgspec.Struct, frozen=True):
     `iops`, `mib_s`: as AWS states them; of gp2 `iops` is the baseline, not the burst; None where
     AWS states none. `account`: of the instance it is attached to, or as given with the file, or "".
     `instance_type`: of its one attachment; "" when there is none, more than one, or the instance is
-    not in the inventory. `modifications`: all that are known, oldest first.
-    `array`: INSTANCE/NAME of the array it is a member of, or "". `managed_by`: the AWS service that
-    owns it, or "". `remarks`: what is strange about it, in words; a volume with remarks may get no
-    advice.
+    not in the inventory. `modifications`: all that are known, oldest first. `array`: INSTANCE/NAME
+    of the array it is a member of, or "". `managed_by`: the AWS service that owns it, or "".
+    `remarks`: what is strange about it, in words; a volume with remarks may get no advice.
     """
 
     id: str
@@ -133,9 +132,9 @@ class FleetVolume(msgspec.Struct, frozen=True):
         last = self.modifications[-1].state if self.modifications else ""
         return last if last in ACTIVE else ""
 
-    def list_modifications(self, moment: datetime) -> tuple[datetime, ...]:
-        """Returns the starts of the known modifications after `moment`, oldest first."""
-        return tuple(modification.started for modification in self.modifications if modification.started > moment)
+    def list_modifications(self, since: datetime) -> tuple[datetime, ...]:
+        """Returns the starts of the known modifications after `since`, oldest first."""
+        return tuple(modification.started for modification in self.modifications if modification.started > since)
 
 
 class FleetDevice(msgspec.Struct, frozen=True):
@@ -304,7 +303,7 @@ def parse_inventory(volumes: Sequence[dict], reservations: Sequence[dict] = (), 
 
 
 class _Reader:
-    """Puts the pages together."""
+    """Collects what pages of files hold, and builds the inventory of it."""
 
     def __init__(self, account: str) -> None:
         """Takes the account of volumes whose owner no instance tells."""
@@ -320,14 +319,14 @@ class _Reader:
         self.ended: set[tuple[str, str]] = set()
 
     def read(self, recording: Recording) -> None:
-        """Takes all documents of a file in."""
+        """Adds all documents of a file. Raises InputError for one that is not of an inventory."""
         ends: dict[str, tuple[str, str]] = {}
         for number, document in enumerate(load_all_json(recording), 1):
             kinds = [kind for kind in _KINDS if kind in document]
             if not kinds:
                 raise self._make_unknown_error(recording, document)
             for kind in kinds:
-                region = self._take(recording, kind, document[kind], number)
+                region = self._add_page(recording, kind, document[kind], number)
                 ends[kind] = (document.get("NextToken") or "", region)
         for kind, (token, region) in ends.items():
             if token:
@@ -353,7 +352,7 @@ class _Reader:
                     for modification in self.modifications[volume]
                 ):
                     self.modifications[volume].add(KnownModification("", started))
-        instances = {key: _make_instance(*entry) for key, entry in self.instances.items()}
+        instances = {key: _make_instance(described, owner) for key, (described, owner, _) in self.instances.items()}
         volumes = [self._make_volume(described, instances) for _, (described, _) in sorted(self.volumes.items())]
         notes = [] if instances else ["No describe-instances was given: limits and owners of instances are not known."]
         unknown = sorted(set(self.modifications) - set(self.volumes))
@@ -363,8 +362,8 @@ class _Reader:
 
     # --- parts of files --------------------------------------------------
 
-    def _take(self, recording: Recording, kind: str, items: object, number: int) -> str:
-        """Takes a page in and returns the region that it is of, or ""."""
+    def _add_page(self, recording: Recording, kind: str, items: object, number: int) -> str:
+        """Adds the entries of a page, and returns its region, or "". Raises InputError."""
         self.seen.add(kind)
         if not isinstance(items, list):
             raise recording.make_error(
@@ -375,9 +374,9 @@ class _Reader:
             where = f"page {number}, {kind}[{index}]"
             entry = _convert_value(recording, where, item, _KINDS[kind])
             if isinstance(entry, _Volume):
-                region = self._take_volume(recording, where, entry)
+                region = self._add_volume(recording, where, entry)
             elif isinstance(entry, _Reservation):
-                region = self._take_instances(recording, where, entry) or region
+                region = self._add_instances(recording, where, entry) or region
             elif isinstance(entry, _Modification):
                 times = (
                     _parse_moment(recording, where, entry.start_time),
@@ -387,11 +386,11 @@ class _Reader:
                     KnownModification(entry.modification_state, times[0], times[1] or None)
                 )
             elif isinstance(entry, _Event):
-                self._take_event(recording, where, entry)
+                self._add_event(recording, where, entry)
         return region
 
-    def _take_volume(self, recording: Recording, where: str, volume: _Volume) -> str:
-        """Takes in a volume, and returns its region, or "". Raises InputError for figures or times
+    def _add_volume(self, recording: Recording, where: str, volume: _Volume) -> str:
+        """Adds a volume, and returns its region, or "". Raises InputError for figures or times
         that cannot be, and for a volume that was listed with other figures."""
         if volume.size < 1:
             raise recording.make_error(
@@ -411,8 +410,8 @@ class _Reader:
         self.volumes[volume.volume_id] = (volume, recording.name)
         return find_region(volume.availability_zone)
 
-    def _take_instances(self, recording: Recording, where: str, reservation: _Reservation) -> str:
-        """Takes in the instances of a reservation, and returns the region of the last one, or "".
+    def _add_instances(self, recording: Recording, where: str, reservation: _Reservation) -> str:
+        """Adds the instances of a reservation, and returns the region of the last one, or "".
         Raises InputError for one that was listed with other figures."""
         region = ""
         for instance in reservation.instances:
@@ -424,8 +423,8 @@ class _Reader:
             self.instances[instance.instance_id] = (instance, reservation.owner_id, recording.name)
         return region
 
-    def _take_event(self, recording: Recording, where: str, record: _Event) -> None:
-        """Takes in a ModifyVolume that CloudTrail recorded; those that EC2 refused do not count."""
+    def _add_event(self, recording: Recording, where: str, record: _Event) -> None:
+        """Adds a ModifyVolume that CloudTrail recorded, unless EC2 refused it."""
         if record.event_name != "ModifyVolume":
             return
         try:
@@ -440,7 +439,7 @@ class _Reader:
             self.calls[volume].add(_parse_moment(recording, where, at))
 
     def _make_unknown_error(self, recording: Recording, document: dict) -> InputError:
-        """Returns the refusal of a file that holds something else."""
+        """Returns the error for a file that holds nothing of an inventory."""
         hint = next((text for key, text in _MISTAKES.items() if key in document), "")
         keys = ", ".join(list(document)[:5]) or "an empty object"
         return recording.make_error(
@@ -523,9 +522,8 @@ def find_region(zone: str) -> str:
     return match[1] if match else ""
 
 
-def _make_instance(described: _Instance, owner: str, _: str) -> FleetInstance:
-    """Returns an instance with its region, Name tag and owner; the last argument (its file) is not
-    used."""
+def _make_instance(described: _Instance, owner: str) -> FleetInstance:
+    """Returns an instance with its region, Name tag and owner."""
     tags = {tag.key: tag.value for tag in described.tags}
     zone = described.placement.availability_zone if described.placement else ""
     state = described.state.name if described.state else ""

@@ -34,7 +34,8 @@ ONE_THREAD = {"RAYON_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 
 
 def make_ray_runner(address: str) -> Runner:
-    """Returns the `runner` of `plan_fleet`. `address`: `auto`, `HOST:PORT` or `ray://HOST:PORT`."""
+    """Returns a `runner` of `plan_fleet` on the Ray cluster at `address`: `auto`, `HOST:PORT` or
+    `ray://HOST:PORT`. Raises InputError without an address."""
     if not address.strip():
         raise refuse.input("--ray", "needs an address", "For example auto, 10.0.0.1:6379 or ray://10.0.0.1:10001.")
 
@@ -126,7 +127,8 @@ def _collect_answers(
 def answer_on_worker(
     version: str, devices: list[FleetDevice], points: str, places: dict[str, tuple[int, int]], settings: FleetSettings
 ) -> bytes:
-    """Answers a batch, on the worker. Raises CouldNotRun where another Headrace is there."""
+    """Returns the answers of a batch (Parquet), on a worker. Raises CouldNotRun if the worker has
+    another version of Headrace than `version`."""
     if version != (own := version_of("headrace")):
         hint = "Install the same version on all nodes."
         raise refuse.run(f"a worker has headrace {own}", f"and its driver {version}", hint)

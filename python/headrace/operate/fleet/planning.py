@@ -1,4 +1,4 @@
-"""A whole fleet, batch by batch: what was answered is kept, so that a run that is stopped goes on.
+"""A whole fleet, batch by batch: answers are saved, so that a run that was stopped can continue.
 
 Batches are made of whole instances' devices in the order of the points' file, so that each part of
 the file is read once. The answers of each batch lie in a folder next to the result until all are
@@ -32,7 +32,8 @@ BATCHES_AT_ONCE = 2
 # The files in the folder of kept answers: what they rest on, and a file a batch.
 MARK, PARTS = "rests_on", "[0-9]*.parquet"
 
-# Answers a batch: its devices, its points' file, the places in it, the settings.
+# Yields the number of each batch and its answers as Parquet, from the devices of the batches, the
+# points' file, the rows of each volume in it (`index_volumes`), and the settings.
 Runner = Callable[
     [Sequence[list[FleetDevice]], Path, dict[str, tuple[int, int]], FleetSettings], Iterable[tuple[int, bytes]]
 ]
@@ -49,24 +50,24 @@ def plan_fleet(
     note: Callable[[str], None] = lambda text: None,
     answered: Callable[[pl.DataFrame], None] | None = None,
 ) -> list[VolumeAnswer]:
-    """Answers every device of the inventory and writes `to` (Parquet). A run that was
-    stopped goes on where it was, if nothing it rests on has changed. `note` is told of volumes that
-    have points and no place in the inventory; `answered` gets the answers of each batch as soon as
-    they are there, those of a run before first. Raises InputError or CouldNotRun."""
+    """Answers every device of the inventory and writes `to` (Parquet). A run that was stopped goes
+    on where it was, if inventory, points and settings are the same. `note` is called with a text on
+    volumes that have points and are not in the inventory; `answered` with the answers of each batch
+    as soon as they are there, those of an earlier run first. Raises InputError or CouldNotRun."""
     settings = settings.validate()
     places = index_volumes(points)
     batches = list(make_batches(inventory, places))
     if not batches:
         raise refuse.input("the inventory", "names no volume", "Give what aws ec2 describe-volumes wrote.")
-    strange = _find_strangers(places, inventory)
-    if strange and len(strange) == len(places):
-        rule = f"none of its {len(places):,} volumes is in the inventory ({strange[0]} is not)"
+    foreign = _find_foreign_volumes(places, inventory)
+    if foreign and len(foreign) == len(places):
+        rule = f"none of its {len(places):,} volumes is in the inventory ({foreign[0]} is not)"
         raise refuse.input(str(points), rule, "Give points and inventory of the same accounts and regions.")
-    if strange:
-        more = f" and {len(strange) - 3:,} more" if len(strange) > 3 else ""
-        note(f"Points of volumes that are not in the inventory were left out: {', '.join(strange[:3])}{more}.")
+    if foreign:
+        more = f" and {len(foreign) - 3:,} more" if len(foreign) > 3 else ""
+        note(f"Points of volumes that are not in the inventory were left out: {', '.join(foreign[:3])}{more}.")
     parts = _get_parts_folder(to)
-    _prepare(parts, _rests_on(inventory, points, settings))
+    _prepare_parts_folder(parts, _compute_digest(inventory, points, settings))
     open_batches = [number for number in range(len(batches)) if not _get_part_path(parts, number).exists()]
     if answered is not None:
         for number in sorted(set(range(len(batches))) - set(open_batches)):
@@ -91,8 +92,8 @@ def count_answered_batches(to: Path) -> int:
     return sum(1 for _ in _get_parts_folder(to).glob(PARTS))
 
 
-def _find_strangers(places: dict[str, tuple[int, int]], inventory: FleetInventory) -> list[str]:
-    """Returns volumes with points that the inventory does not name."""
+def _find_foreign_volumes(places: dict[str, tuple[int, int]], inventory: FleetInventory) -> list[str]:
+    """Returns the volumes with points that are not in the inventory, sorted."""
     return sorted(set(places) - {volume.id for volume in inventory.volumes})
 
 
@@ -155,31 +156,32 @@ def _encode_parquet(frame: pl.DataFrame) -> bytes:
     return content.getvalue()
 
 
-def _rests_on(inventory: FleetInventory, points: Path, settings: FleetSettings) -> str:
-    """Returns a digest of what answers follow from: another one means another question."""
-    about = points.stat()
+def _compute_digest(inventory: FleetInventory, points: Path, settings: FleetSettings) -> str:
+    """Returns a digest of all that the answers follow from: version, inventory, settings,
+    points."""
+    status = points.stat()
     # Another version or catalog may answer otherwise, and other columns cannot stand below these.
     release = (__version__, core.newest_date(), list(SCHEMA))
-    whole = msgspec.json.encode((release, inventory, settings, about.st_size, about.st_mtime_ns))
+    whole = msgspec.json.encode((release, inventory, settings, status.st_size, status.st_mtime_ns))
     return hashlib.sha256(whole).hexdigest()
 
 
-def _prepare(parts: Path, rests_on: str) -> None:
-    """Makes the folder of saved answers; empties it where they are of another question. Raises
-    InputError where it holds what is not ours."""
+def _prepare_parts_folder(parts: Path, digest: str) -> None:
+    """Makes the folder of saved answers, and empties it where their digest is another. Raises
+    InputError where it holds files that are not ours."""
     mark = parts / MARK
     with explain_unwritable(parts, "", "operating system"):
         if parts.is_dir() and not mark.exists() and set(parts.iterdir()) - set(_list_own_files(parts)):
             rule = "is where answers are kept until all are there, and holds files of something else"
             raise refuse.input(str(parts), rule, "Move it away, or give another --to.")
-        if mark.exists() and mark.read_text() != rests_on:
+        if mark.exists() and mark.read_text() != digest:
             _remove_parts(parts)
         parts.mkdir(exist_ok=True)
-        write_whole(mark, rests_on.encode())
+        write_whole(mark, digest.encode())
 
 
 def _remove_parts(parts: Path) -> None:
-    """Takes away the folder of kept answers; what someone else put there stays, and so does it."""
+    """Deletes our files in the folder of saved answers, and the folder if it is then empty."""
     for file in (*_list_own_files(parts), parts / MARK):
         file.unlink(missing_ok=True)
     with contextlib.suppress(OSError):

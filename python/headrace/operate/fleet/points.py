@@ -67,8 +67,8 @@ def index_volumes(path: Path) -> dict[str, tuple[int, int]]:
 
 
 def _find_runs(path: Path) -> Iterator[tuple[str, int, int]]:
-    """Yields rows of one volume after another: the volume, the first of them, how many. A volume
-    that lies across two slices comes twice in a row."""
+    """Yields each run of rows of one volume: the volume, its first row, the number of rows. A
+    volume that lies across two slices comes twice in a row."""
     column = _scan(path).select("volume")
     height = column.select(pl.len()).collect().item()
     for begin in range(0, height, ROWS_AT_ONCE):
@@ -99,8 +99,8 @@ def read_points(path: Path, places: dict[str, tuple[int, int]], volumes: Sequenc
 
 
 def write_points(path: Path, parts: Iterable[pl.DataFrame], read: str = "") -> int:
-    """Writes parts in the order given, whole or not at all, and returns the number of rows. Raises
-    CouldNotRun, and InputError, which names what was `read`, where there is nothing to write."""
+    """Writes parts to a Parquet file in the order given, whole or not at all, and returns the
+    number of rows. Raises CouldNotRun, and InputError, about the name `read`, without any row."""
     rows = 0
     with (
         explain_unwritable(path, "", "operating system"),
@@ -128,7 +128,8 @@ def _scan(path: Path) -> pl.LazyFrame:
 
 
 def scan_table(path: Path, columns: Sequence[str], command: str) -> pl.LazyFrame:
-    """Opens a Parquet file that `command` wrote, with these columns. Raises InputError."""
+    """Returns these columns of a Parquet file that `command` wrote, not yet read. Raises
+    InputError."""
     refuse_folder(path)
     hint = f"Make it with {command}."
     try:
@@ -194,8 +195,8 @@ def state_periods(
 
 
 def _is_no_multiple(time_s: pl.Expr, period_s: float) -> pl.Expr:
-    """Returns whether times lie off every multiple of a period, as far as they are printed;
-    seconds."""
+    """Returns the expression of times, seconds, that are not a multiple of a period, give or take
+    STEP_SLACK_S."""
     return (time_s + STEP_SLACK_S) % period_s > 2 * STEP_SLACK_S
 
 
@@ -218,8 +219,9 @@ def _find_shortest_step(steps: pl.DataFrame, points: pl.DataFrame, files: Sequen
 
 
 def make_rows(part: pl.DataFrame, period_s: float | None, lacking: dict[str, list[str]]) -> pl.DataFrame:
-    """Returns the rows of the file, volume by volume in the order of time. `lacking` gets the
-    volumes of which one of the four metrics is not there at all."""
+    """Returns points as rows of SCHEMA, volume by volume in the order of time, of periods of
+    `period_s` seconds, None: as they are. `lacking` gets the volumes of which one of the four
+    metrics is not there at all. Raises InputError for periods that cannot become one."""
     part = _add_account(_number_names(part))
     sums = part.filter(pl.col("metric").is_in(SUMMED))
     _check_periods(sums, period_s)
@@ -241,21 +243,21 @@ def make_rows(part: pl.DataFrame, period_s: float | None, lacking: dict[str, lis
 
 
 def _number_names(part: pl.DataFrame) -> pl.DataFrame:
-    """Turns volumes and metrics into numbers with names: sorted, joined and compared as numbers, in
-    the order of their names."""
+    """Returns the points with volumes and metrics as enumerations, which are sorted, joined and
+    compared as numbers, in the order of their names."""
     volumes = pl.Enum(part["volume"].unique().sort())
     return part.with_columns(pl.col("volume").cast(volumes), pl.col("metric").cast(pl.Enum(list(METRICS))))
 
 
 def _find_complete_rows(wide: pl.DataFrame, lacking: dict[str, list[str]]) -> pl.Expr:
-    """Returns which rows stay: a period without one of the four tells no demand, since CloudWatch
-    publishes them together. A volume of which one was never there keeps its rows without it, so
-    that it can be said what is missing."""
-    there = wide.group_by("volume", maintain_order=True).agg(pl.col(SUMS).is_not_null().any())
+    """Returns the expression of the rows that stay: those with all four metrics, since without one
+    a period tells no demand. A volume that never had one of them keeps its rows and is added, with
+    the missing metrics, to `lacking`."""
+    metrics_of_volumes = wide.group_by("volume", maintain_order=True).agg(pl.col(SUMS).is_not_null().any())
     metrics = {column: metric for metric, (column, _) in METRICS.items()}
     never = {
         row["volume"]: [metrics[name] for name in SUMS if not row[name]]
-        for row in there.iter_rows(named=True)
+        for row in metrics_of_volumes.iter_rows(named=True)
         if not all(row[name] for name in SUMS)
     }
     lacking |= never
@@ -264,8 +266,8 @@ def _find_complete_rows(wide: pl.DataFrame, lacking: dict[str, list[str]]) -> pl
 
 
 def _add_account(part: pl.DataFrame) -> pl.DataFrame:
-    """Returns the points with the account of their volume; pages tell none. Raises InputError for
-    two."""
+    """Returns the points with the account of their volume, "" where no file tells it. Raises
+    InputError for a volume in two accounts."""
     if part["account"].n_unique() == 1:
         return part
     accounts = part.group_by("volume").agg(pl.col("account").filter(pl.col("account") != "").unique().sort())
@@ -359,8 +361,8 @@ def _are_periods_of(wide: pl.DataFrame, period_s: float) -> bool:
 
 
 def _coarsen_points(wide: pl.DataFrame, period_s: float) -> pl.DataFrame:
-    """Returns sums and means over longer periods. Points that overlap, of one period or of several,
-    count by their lengths: the sum is that of the mean rate."""
+    """Returns rows with sums and means over periods of `period_s` seconds. Points that overlap, of
+    one period or of several, count by their lengths: the sum is that of the mean rate."""
     slot = (pl.col("t_unix") / period_s).floor() * period_s
     lasted = pl.col("period_s")
     covered = lasted.sum()

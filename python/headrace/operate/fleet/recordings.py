@@ -45,8 +45,9 @@ ARRAYS = ("md", "dm-")  # devices that show the I/O of others again (Linux, devi
 @dataclass(frozen=True)
 class RecordingHints:
     """Facts given besides the recordings. `interval_s`, `clock_start`: of those without times.
-    `span`: what services are asked for. `volumes`: by device ("nvme1n1", or "db1/nvme1n1" of one
-    recording among several), the id of the volume; where any is named, no other is imported."""
+    `span`: the time that services are asked for. `volumes`: by device ("nvme1n1", or "db1/nvme1n1"
+    of one recording among several), the id of the volume; where any is named, no other is
+    imported."""
 
     interval_s: float | None = None
     clock_start: str | None = None
@@ -72,16 +73,16 @@ def parse_devices(given: list[str]) -> dict[str, str]:
 
 
 def read_service_points(target: str, hints: RecordingHints, notes: list[str]) -> Iterator[pl.DataFrame]:
-    """Yields rows (volume, metric, t_unix, value, account, period_s) of what a service keeps: of
-    Prometheus, all hosts that the target selects. Raises InputError, CouldNotRun."""
+    """Yields rows (volume, metric, t_unix, value, account, period_s) of what a service keeps, of
+    Prometheus those of all hosts that the target selects. Adds to `notes` what a reader should know
+    of them. Raises InputError, CouldNotRun."""
     span = hints.span or TimeSpan()
     if target.startswith(PREFIX):
         for host_target in list_hosts(target, span):
             options = ReadOptions(span=span, step_s=hints.interval_s, progress=hints.progress)
             loaded = load_recording(host_target, options)
-            loaded.recording.title = parse_target(host_target).labels[0][
-                1
-            ]  # with its port: hosts may differ by it alone
+            # With its port: hosts may differ by it alone.
+            loaded.recording.title = parse_target(host_target).labels[0][1]
             yield from read_recording_points(loaded, replace(hints, interval_s=None), notes)
         return
     if hints.interval_s is not None:
@@ -99,7 +100,7 @@ def read_service_points(target: str, hints: RecordingHints, notes: list[str]) ->
 
 
 def read_recording_points(loaded: LoadedRecording, hints: RecordingHints, notes: list[str]) -> Iterator[pl.DataFrame]:
-    """Yields the same rows of a host's recording. Raises InputError."""
+    """Yields rows of a host's recording as `read_service_points` does. Raises InputError."""
     recording, readings = loaded.recording, loaded.readings
     title = recording.title or recording.name.rsplit(".", 1)[0]
     devices = rank_devices(readings)
@@ -107,9 +108,9 @@ def read_recording_points(loaded: LoadedRecording, hints: RecordingHints, notes:
         device: volume for device in devices if (volume := _find_volume(device, title, loaded, hints)) is not None
     }
     if not volumes:
-        there = ", ".join(devices[:12]) or "none"
+        choices = ", ".join(devices[:12]) or "none"
         value = f"{recording.name}: {', '.join(f'--device {name}' for name in hints.volumes) or 'no devices'}"
-        raise refuse.input(value, "has no device that is to be imported", f"There are: {there}.")
+        raise refuse.input(value, "has no device that is to be imported", f"There are: {choices}.")
     without_zone = False
     for device, volume in volumes.items():
         copy, apart = loaded.copy_parts()
@@ -144,7 +145,8 @@ def read_recording_points(loaded: LoadedRecording, hints: RecordingHints, notes:
 
 
 def _find_volume(device: str, title: str, loaded: LoadedRecording, hints: RecordingHints) -> str | None:
-    """Returns the name of the volume behind a device; None for one that is not imported."""
+    """Returns the id of the volume behind a device, or HOST/DEVICE where it is not known; None for
+    a device that is not imported."""
     plain = device.rpartition("/")[2]
     host = device.rpartition("/")[0] or title
     named = hints.volumes.get(f"{host}/{plain}") or hints.volumes.get(plain)
@@ -157,7 +159,8 @@ def _find_volume(device: str, title: str, loaded: LoadedRecording, hints: Record
 
 
 def _make_rows(volume: str, metric: str, times: list[float], values: list[float], period_s: float) -> pl.DataFrame:
-    """Returns rows of SPILLED for the points of one metric of a volume. `times`: Unix seconds."""
+    """Returns rows (see `read_service_points`) of the points of one metric of a volume. `times`:
+    Unix seconds."""
     return pl.DataFrame(
         {"t_unix": times, "value": values}, schema={"t_unix": pl.Float64, "value": pl.Float64}
     ).with_columns(

@@ -24,7 +24,7 @@ from headrace.operate.fleet.closed import WaitingClients
 from headrace.operate.fleet.history import DeviceHistory
 
 MOST_BALANCE_ERROR = 5.0  # points of a percent, median
-# Agreement on throttled periods (F1); asked where at least this many periods were flagged.
+# Least agreement on throttled periods (F1), computed if at least this many periods were flagged.
 LEAST_F1, LEAST_FLAGGED = 0.5, 12
 # A period counts as throttled where requests waited for more than half of it: what CloudWatch's
 # check was found to mean (docs/guide/metrics.md).
@@ -48,7 +48,8 @@ FULL_PERCENT = 99.0
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """See `VolumeAnswer`. `why`: why the volume is not modelled; "" where it is."""
+    """Figures of the check, as of `VolumeAnswer`. `why`: why the volume is not modelled; "" if it
+    is."""
 
     why: str
     balance_error: float | None = None
@@ -64,8 +65,9 @@ def check(
     *,
     as_of: str | None,
 ) -> SelfCheck:
-    """Compares simulation and recording. `rows`: of `FleetDemands.follow`; `clients`: those that
-    waited at a limit; `as_of`: the day of the storage's limits, None: the newest."""
+    """Compares simulation and recording. `rows`: the simulation, of `FleetDemands.follow` (a text:
+    why there is none); `clients`: those that waited at a limit; `as_of`: the day of the storage's
+    limits, None: the newest."""
     if isinstance(rows, str):
         return SelfCheck(rows)
     simulated = {name: np.frombuffer(rows[name]) for name in ("balance_percent", "throttled_s", "queue")}
@@ -94,8 +96,8 @@ def _describe_balance_gap(error: float | None) -> str:
 
 
 def _describe_throttling_gap(history: DeviceHistory, waited: np.ndarray, f1: float | None) -> str:
-    """Returns where simulation and recording disagree on when it was throttled. Silent metrics say
-    nothing: where neither checks nor balance nor queue were published, that is said."""
+    """Returns in words that simulation and recording disagree on when the volume was throttled, or
+    that no metric was recorded that would tell; "" where they agree."""
     if f1 is not None:
         agreement = f"their F1 is {f1:.2f}, and {LEAST_F1:g} is the least"
         return f"simulation and CloudWatch disagree on when it was throttled: {agreement}" if f1 < LEAST_F1 else ""
@@ -117,7 +119,8 @@ def _describe_throttling_gap(history: DeviceHistory, waited: np.ndarray, f1: flo
 
 
 def _describe_clients_gap(clients: WaitingClients | None) -> str:
-    """Returns where as many clients would get more than they got: the limit was another."""
+    """Returns in words that as many clients would get more IOPS than they got, so that the limit
+    was another one; "" where they would not."""
     if clients is None or clients.given_iops * CLOSED_FACTOR >= clients.iops[0]:
         return ""
     return (
@@ -138,7 +141,7 @@ def _format_factor(ratio: float) -> str:
 
 
 def _describe_excess(history: DeviceHistory, today: Storage, as_of: str | None) -> str:
-    """Returns where it delivered more than the storage can give at its best."""
+    """Returns in words that it delivered more than the storage can give; "" where it did not."""
     limits = get_holding_limits(today.text, as_of=as_of)
     iops, bytes_s = history.given_iops, history.given_bytes_s
     over = [limits.find_nearest_limit(float(np.max(iops)), float(np.max(bytes_s))).times]
@@ -151,8 +154,9 @@ def _describe_excess(history: DeviceHistory, today: Storage, as_of: str | None) 
 
 
 def _describe_shortfall(history: DeviceHistory, today: Storage, as_of: str | None) -> str:
-    """Returns where it delivered less than its baseline while its credits were gone: they would
-    have come back. A stripe has the rate of its slowest member, so arrays are not judged."""
+    """Returns in words that it delivered less than its baseline while its credits were gone, though
+    they would have come back; "" where it did not, and for arrays: a stripe has the rate of its
+    slowest member."""
     limits = get_holding_limits(today.text, as_of=as_of)
     gone = history.without_credits
     if len(today.members) > 1 or limits.credit_unit != "ios" or gone.sum() < LEAST_FLAGGED:
@@ -176,9 +180,9 @@ def _compute_balance_error(history: DeviceHistory, simulated: np.ndarray) -> flo
     if not both.any():
         return None
     apart = np.abs(history.balance_percent[both] - simulated[both])
-    # Hours at 100 % agree by themselves: only where one of the two has moved is there evidence.
-    moved = (history.balance_percent[both] < FULL_PERCENT) | (simulated[both] < FULL_PERCENT)
-    return float(np.median(apart[moved])) if moved.any() else 0.0
+    # Hours at 100 % always agree: only where one of the two has informative is there evidence.
+    informative = (history.balance_percent[both] < FULL_PERCENT) | (simulated[both] < FULL_PERCENT)
+    return float(np.median(apart[informative])) if informative.any() else 0.0
 
 
 def _compute_agreement(history: DeviceHistory, waited: np.ndarray) -> float | None:
@@ -193,7 +197,8 @@ def _compute_agreement(history: DeviceHistory, waited: np.ndarray) -> float | No
 
 
 def _compute_queue_ratio(history: DeviceHistory, simulated: np.ndarray, waited: np.ndarray) -> float | None:
-    """Returns simulated over recorded queue where nothing waited for a limit."""
+    """Returns the mean simulated queue divided by the recorded one, of periods without waits for a
+    limit; None where too few are comparable, or a queue is short."""
     comparable = ~np.isnan(history.queue) & ~waited & ~history.censored
     if comparable.sum() < LEAST_FLAGGED:
         return None

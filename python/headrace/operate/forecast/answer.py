@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from headrace.base import core
 from headrace.base.checks import check_number, check_whole
 from headrace.errors import InputError
 from headrace.operate.forecast.credits import (
@@ -30,9 +31,9 @@ NEAR_DAYS = 60.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """`credits`, `growth` and `space` are None or empty where they could not be said; `missing`
-    then says why. `made_at`: the end of the recording, on its own clock; `dated`: whether that has
-    a date."""
+    """`credits`, `growth` and `space` are None or empty where they could not be forecast; `missing`
+    then says why. `made_at`: the end of the recording, on its own clock; `dated`: whether that
+    clock has a date."""
 
     of: str
     storage: str
@@ -63,10 +64,10 @@ class Forecast:
         return growth.at_limit or growth.days[1] <= NEAR_DAYS
 
     def promises(self) -> list[Promise]:
-        """Returns the promises to be scored later; nothing where the recording has no date."""
-        return (
-            promises(self.of, self.storage, self.made_at, self.credits, self.growth, self.space) if self.dated else []
-        )
+        """Returns the promises to be scored later; none where the recording has no date."""
+        if not self.dated:
+            return []
+        return promises(self.of, self.storage, self.made_at, self.credits, self.growth, self.space)
 
 
 def _check_state(
@@ -105,11 +106,9 @@ def forecast(
 
     `hours`: how far the credits are followed (1 to 336). `balance_percent`: today's credits; None:
     as recorded, else simulated. `space`: used space by day, `limit_gib`: where it is full (None:
-    the storage's usable size). Raises InputError where nothing at all can be said, and for what
+    the storage's usable size). Raises InputError where nothing can be forecast, and for what
     would change nothing: a balance of storage without credits, a limit without used space.
     """
-    from headrace.base import core
-
     check_whole("hours", hours, 1, MOST_HOURS)
     check_whole("seed", seed, 0, 2**63 - 1)
     _check_state(space, balance_percent, limit_gib, free_inside_gib)

@@ -47,11 +47,11 @@ class Balances:
 
 
 @dataclass(frozen=True)
-class Followed:
-    """The effect of a demand on the credits. `empty_at_s`: when the first are gone, infinite where
-    none are; `empty_s`: for how long in all. By row, which begins at `t_s`: the balance of the
-    volumes at its end (of the instance where they have none) as `own`, the `lowest` of all, and the
-    seconds in which requests waited, `throttled_s`."""
+class CreditCourse:
+    """The course of the credits under a demand. `empty_at_s`: when the first balance is empty,
+    infinite where none is; `empty_s`: for how long in all. By row, which begins at `t_s`: the
+    balance of the volumes (of the instance where they have none) at its end, `own`, percent; the
+    `lowest` of all; and the seconds in which requests waited, `throttled_s`."""
 
     empty_at_s: float
     empty_s: float
@@ -110,42 +110,42 @@ def estimate_balances(
 def follow(
     load: OpenWorkload,
     storage: str,
-    now: Balances,
+    balances: Balances,
     *,
     instance: str | None,
     as_of: str | None,
     interval_s: float | None = None,
-) -> Followed:
-    """Simulates `load` on `storage` from the balances `now`."""
+) -> CreditCourse:
+    """Simulates `load` on `storage` from these balances, and returns the course of the credits."""
 
     def run(place: str, start: float | None, host: str | None):
         return simulate(
             load, place, form="interval", start_balance=start, instance=host, as_of=as_of, interval_s=interval_s
         )
 
-    if now.volume is None or now.instance is None or now.volume == now.instance:
-        volumes = host = run(storage, now.instance if now.volume is None else now.volume, instance)
+    if balances.volume is None or balances.instance is None or balances.volume == balances.instance:
+        volumes = host = run(storage, balances.instance if balances.volume is None else balances.volume, instance)
         empty_s = volumes.summary["credits_empty_s"] + host.summary["instance_empty_s"]
     else:
-        volumes, host = run(storage, now.volume, None), run(without_credits(storage), now.instance, instance)
+        volumes, host = run(storage, balances.volume, None), run(without_credits(storage), balances.instance, instance)
         # They are gone at the same busy hours, so that the sum would count these twice.
         empty_s = max(volumes.summary["credits_empty_s"], host.summary["instance_empty_s"])
     gone = (volumes.summary["credits_empty_at_s"], host.summary["instance_empty_at_s"])
     own, burst = _extract_levels(volumes.rows, VOLUME), _extract_levels(host.rows, *INSTANCE)
-    waited = [run_.rows["throttled_s"].to_numpy() for run_ in (volumes, host)]
-    return Followed(
+    waited = [simulation.rows["throttled_s"].to_numpy() for simulation in (volumes, host)]
+    return CreditCourse(
         min((at for at in gone if at is not None), default=math.inf),
         empty_s,
         volumes.rows["t_s"].to_numpy(),
-        burst if now.volume is None else own,
+        burst if balances.volume is None else own,
         np.fmin(own, burst),
         np.maximum(*waited),
     )
 
 
 def without_credits(storage: str) -> str:
-    """Returns an array of the same layout whose volumes give for ever what those of `storage` give
-    while they have credits, or more."""
+    """Returns the notation of an array of the same layout whose volumes give without credits what
+    those of `storage` give with credits, or more."""
     parsed = Storage.parse(storage)
     members = []
     for member in parsed.members:
@@ -155,15 +155,15 @@ def without_credits(storage: str) -> str:
 
 
 def extract_own_balances(rows: pl.DataFrame) -> np.ndarray:
-    """Returns the balance of the volumes at the end of each row, of the instance where they have
-    none; NaN without either."""
+    """Returns the balance of the volumes at the end of each row of a simulation, percent; that of
+    the instance where they have none; NaN without either."""
     own = _extract_levels(rows, VOLUME)
     return _extract_levels(rows, *INSTANCE) if np.isnan(own).all() else own
 
 
 def _find_last_balance(workload: OpenWorkload) -> tuple[float, int] | None:
-    """Returns the last balance that was recorded, percent, and the number of its point; None
-    without any."""
+    """Returns the last balance that was recorded, percent, and the index of its point; None without
+    any."""
     if VOLUME not in workload.points.columns:
         return None
     percent = workload.points[VOLUME].cast(pl.Float64).fill_null(math.nan).to_numpy()

@@ -29,8 +29,9 @@ from headrace.operate.forecast.history import (
     refuse,
     sum_iops,
 )
-from headrace.operate.forecast.trend import SHOWN, fit_trend, with_demand
+from headrace.operate.forecast.trend import SHOWN, find_days_with_demand, fit_trend
 from headrace.workload import OpenWorkload
+from headrace.workload.points import make_points
 
 RUNS = 200  # futures: a share of 10 % is then known to 2 %
 LEAST_DAYS = 3  # whole days: fewer show no spread between days
@@ -42,7 +43,7 @@ MARKS_H = (1, 6, 24, 48, 72)  # hours ahead at which the balance is kept, to be 
 # A future's first hours may lie this far from the drawn day: beyond, the hour was an accident.
 MOST_FACTOR = 10.0
 QUIET_SHARE = 0.01  # of the mean demand: keeps ratios of idle hours finite
-LAST_S = 60.0  # seconds: the mean that is said to stay; a single sample is too much chance. Ours
+LAST_S = 60.0  # seconds of the mean that is taken to continue; a single sample is too much chance. Ours
 SOON_MINUTES = 15  # whose one-minute means give the interval of the next minutes
 MOST_HOURS = 24 * 14  # two weeks: days drawn from the past say nothing of later ones
 
@@ -76,13 +77,12 @@ class CreditForecast:
     `balance_percent`: where they begin, of the volumes (of the instance where they have none);
     `balance_source`: recorded, given, or simulated; `balance_age_s`: how long before the end of the
     recording it was recorded, and from when on it is simulated. `instance_percent`: where those of
-    the instance begin, simulated; None where not both have credits.
-    `share_empty`: futures in which credits run out. `empty_after_h`: 10th, 50th and 90th percentile
-    of when, in hours, infinite where they do not. `outage_h`: how long they are gone in all, of the
-    futures in which they run out; None where there is none. `throttled_by_hour`: for each hour of
-    the day, the mean minutes an hour in which requests wait. `fan`: `hours`, `low`, `middle`,
-    `high` of the lowest balance after each five minutes. `drawn_from`: of how many days the futures
-    are made.
+    the instance begin, simulated; None where not both have credits. `share_empty`: futures in which
+    credits run out. `empty_after_h`: 10th, 50th and 90th percentile of when, in hours, infinite
+    where they do not. `outage_h`: how long they are gone in all, of the futures in which they run
+    out; None where there is none. `throttled_by_hour`: for each hour of the day, the mean minutes
+    an hour in which requests wait. `fan`: `hours`, `low`, `middle`, `high` of the lowest balance
+    after each five minutes. `drawn_from`: of how many days the futures are made.
     """
 
     hours: int
@@ -129,7 +129,8 @@ def forecast_credits(
     seed: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> CreditForecast:
-    """Forecasts the credits of `storage` over the next hours, if demand goes on as in the history.
+    """Forecasts the credits of `storage` over the next hours, if demand goes on as in the history:
+    simulates `runs` futures. `balance_percent`: of the volumes now; None: recorded or simulated.
 
     Raises InputError for fewer than three whole days, or for a storage without credits.
     """
@@ -141,15 +142,15 @@ def forecast_credits(
     if len(days) < LEAST_DAYS:
         rule = f"days are drawn from at least {LEAST_DAYS} whole ones, from midnight to midnight"
         raise refuse.input(f"whole days of demand: {len(days)}", rule, "Record longer.")
-    now = estimate_balances(workload, storage, balance_percent, instance=instance, as_of=as_of)
+    balances = estimate_balances(workload, storage, balance_percent, instance=instance, as_of=as_of)
     drawn = sample_futures(history, hours, runs, seed)
     empty_h, outage_h, own, lowest, waits = [], [], [], [], np.zeros(24)
     hourly = slice(SLOTS_PER_HOUR - 1, None, SLOTS_PER_HOUR)
-    waiting = _compute_backlog(history, now.backlog)
+    waiting = _compute_backlog(history, balances.backlog)
     for index, rates in enumerate(drawn):
         rates[0] += waiting
         future = make_workload(history, rates, "future")
-        run = follow(future, storage, now, interval_s=float(SLOT_S), instance=instance, as_of=as_of)
+        run = follow(future, storage, balances, interval_s=float(SLOT_S), instance=instance, as_of=as_of)
         empty_h.append(run.empty_at_s / 3_600)
         outage_h.append(run.empty_s / 3_600)
         own.append(run.own[hourly])
@@ -159,7 +160,7 @@ def forecast_credits(
             progress((index + 1) / runs)
     return _summarize_futures(
         hours,
-        now,
+        balances,
         empty_h=empty_h,
         outage_h=outage_h,
         own=np.array(own),
@@ -167,7 +168,7 @@ def forecast_credits(
         waits=waits,
         days=len(days),
         soon=estimate_emptying(
-            workload, storage, now.volume, instance_balance=now.instance, instance=instance, as_of=as_of
+            workload, storage, balances.volume, instance_balance=balances.instance, instance=instance, as_of=as_of
         ),
     )
 
@@ -193,13 +194,13 @@ def estimate_emptying(
     as_of: str | None = None,
 ) -> CreditsSoon:
     """Returns when the credits are gone if the demand stays at the mean of the last minute (or
-    point), from the balance of the volumes and that of the instance."""
+    point). `balance`, `instance_balance`: of the volumes and of the instance now, percent."""
     minute = _average_last_minute(workload)
     last = minute[0] + minute[1]
-    now = Balances(balance, instance_balance, "given")
+    balances = Balances(balance, instance_balance, "given")
 
     def compute_time_to_empty(rate: float) -> float:
-        return _simulate_steady(minute, rate / last if last else 0.0, storage, now, instance, as_of)
+        return _simulate_steady(minute, rate / last if last else 0.0, storage, balances, instance, as_of)
 
     if workload.points["duration_s"][-1] > LAST_S or workload.span_s < SOON_MINUTES * 60:
         return CreditsSoon(compute_time_to_empty(last), None, None)
@@ -230,7 +231,8 @@ def _average_last_minute(workload: OpenWorkload) -> tuple[float, float, float, f
 
 
 def sample_futures(history: DemandHistory, hours: int, runs: int, seed: int) -> np.ndarray:
-    """Draws the demand of the next hours from days of the history: runs x slots x columns."""
+    """Returns `runs` demands of the next hours, drawn from days of the history: an array of runs x
+    slots x columns."""
     first_midnight, days = history.list_whole_days()
     draw = np.random.default_rng(seed)
     slots = hours * SLOTS_PER_HOUR
@@ -260,7 +262,8 @@ def sample_futures(history: DemandHistory, hours: int, runs: int, seed: int) -> 
 def _make_drawer(
     first: datetime, days: np.ndarray, day: datetime, dated: bool
 ) -> Callable[[int], tuple[int, np.ndarray]]:
-    """Returns what makes a future `day` of a drawn number: (day it is taken from, its slots).
+    """Returns the function that makes a future `day` from a drawn number: the index of the recorded
+    day that it stands for, and its slots.
 
     If few days are like it (its weekday, a weekend), it has their usual shape and the deviation of
     any day from its own like: three days alone would make three futures.
@@ -283,7 +286,8 @@ def _make_drawer(
 
 
 def _compute_quiet(iops: np.ndarray) -> float:
-    """Returns what is added to demand before ratios, IOPS: idle hours would make them endless."""
+    """Returns the IOPS that are added to demands before ratios, which idle hours would make
+    endless."""
     return QUIET_SHARE * max(float(iops.mean()), 1.0)
 
 
@@ -298,12 +302,13 @@ def _find_like_days(weekday: np.ndarray, day: int) -> np.ndarray:
 
 
 def _compute_growth(days: np.ndarray, seed: int) -> float:
-    """Returns the factor by which demand changes a day; 1 where there is no trend."""
+    """Returns the factor by which demand grows from a day to the next; 1 where there is no
+    trend."""
     totals = sum_iops(days).mean(axis=1)
-    asked = with_demand(totals)  # the others keep their place in time
-    if len(asked) < TREND_DAYS:
+    days_with_demand = find_days_with_demand(totals)  # the others keep their place in time
+    if len(days_with_demand) < TREND_DAYS:
         return 1.0
-    trend = fit_trend(np.log(totals[asked]), seed, asked - (len(totals) - 1), logarithms=True)
+    trend = fit_trend(np.log(totals[days_with_demand]), seed, days_with_demand - (len(totals) - 1), logarithms=True)
     return math.exp(trend.per_day) if trend.claimed else 1.0
 
 
@@ -332,14 +337,12 @@ def _simulate_steady(
     minute: tuple[float, float, float, float],
     factor: float,
     storage: str,
-    now: Balances,
+    balances: Balances,
     instance: str | None,
     as_of: str | None,
 ) -> float:
     """Returns seconds until the credits are gone at `factor` times the demand of the last minute;
     infinite where they last two weeks."""
-    from headrace.workload.points import make_points
-
     if factor == 0.0:
         return math.inf
     reads, writes, read_kib, write_kib = minute
@@ -347,12 +350,12 @@ def _simulate_steady(
     columns = [[value] * count for value in (reads * factor, writes * factor, read_kib, write_kib)]
     points = make_points([3_600.0 * hour for hour in range(count)], [3_600.0] * count, *columns)
     load = OpenWorkload(name="steady", kind="recorded", points=points)
-    return follow(load, storage, now, instance=instance, as_of=as_of).empty_at_s
+    return follow(load, storage, balances, instance=instance, as_of=as_of).empty_at_s
 
 
 def _summarize_futures(
     hours: int,
-    now: Balances,
+    balances: Balances,
     *,
     empty_h: list[float],
     outage_h: list[float],
@@ -362,7 +365,9 @@ def _summarize_futures(
     days: int,
     soon: CreditsSoon,
 ) -> CreditForecast:
-    """Returns what the futures say together."""
+    """Returns the forecast of all futures together. `empty_h`: hours until credits are empty, and
+    `outage_h`: for how long they are, by future; `own`, `lowest`: balances, percent, by future and
+    hour or slot; `waits`: minutes of waiting by hour of the day; `days`: that were recorded."""
     runs = len(empty_h)
     drawn, promised = (np.percentile(levels, SHOWN, axis=0) for levels in (lowest, own))
     fan = pl.DataFrame(
@@ -376,15 +381,15 @@ def _summarize_futures(
     )
     empty_after = _unpack_percentiles(np.percentile(empty_h, SHOWN, method="closest_observation"))
     outages = [length for length in outage_h if length > 0]
-    balance = next((percent for percent in (now.volume, now.instance) if percent is not None), math.nan)
+    balance = next((percent for percent in (balances.volume, balances.instance) if percent is not None), math.nan)
     longest = _unpack_percentiles(np.percentile(outages, SHOWN)) if outages else None
     return CreditForecast(
         hours,
         runs,
         balance,
-        now.source,
-        now.age_s,
-        None if now.volume is None else now.instance,
+        balances.source,
+        balances.age_s,
+        None if balances.volume is None else balances.instance,
         sum(map(math.isfinite, empty_h)) / runs,
         empty_after,
         longest,

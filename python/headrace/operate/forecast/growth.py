@@ -17,7 +17,7 @@ from headrace.base.storage import Storage
 from headrace.base.units import MIB
 from headrace.observe.evidence.limits import get_holding_limits
 from headrace.operate.forecast.history import SLOTS_PER_DAY, DemandHistory, make_workload, refuse
-from headrace.operate.forecast.trend import LEAST_DAYS, Trend, fit_trend, with_demand
+from headrace.operate.forecast.trend import LEAST_DAYS, Trend, find_days_with_demand, fit_trend
 
 BUSY_PERCENTILE = 99.0  # of the five-minute rates of a day: its third busiest slot of 288
 MET_AT = 0.9  # share of the limit
@@ -26,11 +26,11 @@ MET_AT = 0.9  # share of the limit
 @dataclass(frozen=True)
 class GrowthForecast:
     """One limit. `cap`: its name as in a simulation's rows; `limit`: in `unit`. `share_now`: the
-    busy rate of the last day's line over the limit. `trend`: of the logarithm of the busy rate, per
-    day; where it is not `claimed` there is "no trend". `days`: 10th, 50th and 90th percentile of
-    days until 90 % of the limit, infinite where it is not in sight. `busy`: the 99th percentile of
-    the five-minute rates of each whole day, in `unit`; the trend leaves out days that were idle, or
-    nearly so."""
+    trend's busy rate on the last day, divided by the limit. `trend`: of the logarithm of the busy
+    rate, per day; where it is not `claimed` there is "no trend". `days`: 10th, 50th and 90th
+    percentile of days until 90 % of the limit, infinite where it is not in sight. `busy`: the 99th
+    percentile of the five-minute rates of each whole day, in `unit`; the trend leaves out days that
+    were idle, or nearly so."""
 
     cap: str
     unit: str
@@ -68,7 +68,7 @@ def forecast_limits(
         raise refuse.input(f"whole days of demand: {len(days)}", rule, "Record longer.")
     load = replace(make_workload(history, days.reshape(-1, 4), "history"), size_gib=None)
     charged = core.demand_on_volumes(load.to_core(), storage)  # on all volumes together
-    idle = len(days) - len(with_demand(_compute_busy_rates(charged["iops"])))
+    idle = len(days) - len(find_days_with_demand(_compute_busy_rates(charged["iops"])))
     if len(days) - idle < LEAST_DAYS:
         rule = (
             f"growth needs at least {LEAST_DAYS} whole days with demand; {idle} of {len(days)} were idle or nearly idle"
@@ -98,8 +98,8 @@ def _compute_busy_rates(rates: Sequence[float]) -> np.ndarray:
 def _forecast_limit(cap: str, unit: str, limit: float, rates: Sequence[float], seed: int) -> GrowthForecast:
     """Forecasts when `rates`, five-minute rates of whole days in `unit`, meet 90 % of the limit."""
     busy = _compute_busy_rates(rates)
-    asked = with_demand(busy)
-    trend = fit_trend(np.log(busy[asked]), seed, asked - (len(busy) - 1), logarithms=True)
+    days_with_demand = find_days_with_demand(busy)
+    trend = fit_trend(np.log(busy[days_with_demand]), seed, days_with_demand - (len(busy) - 1), logarithms=True)
     never = (math.inf, math.inf, math.inf)
     growing = trend.claimed and trend.per_day > 0
     days = trend.forecast_days(math.log(MET_AT * limit)) if growing else never

@@ -14,6 +14,7 @@ import numpy as np
 from headrace.base.units import DAY_S
 from headrace.errors import Refusals
 from headrace.workload import OpenWorkload
+from headrace.workload.points import MAX_IO_KIB, MIN_IO_KIB, make_points
 
 SLOT_S = 300  # CloudWatch's period, see above
 SLOTS_PER_DAY = DAY_S // SLOT_S
@@ -21,7 +22,7 @@ SLOTS_PER_HOUR = 3_600 // SLOT_S
 refuse = Refusals("docs/guide/forecast.md")
 # Columns of a history, per second: I/Os and KiB of reads and of writes.
 READS, WRITES, READ_KIB, WRITE_KIB = range(4)
-# A recording without a date is laid on this Saturday; nothing that is said depends on it.
+# The date of a recording without one, a Saturday; no forecast depends on it.
 SOME_DAY = "2000-01-01"
 
 
@@ -68,9 +69,8 @@ def build_history(workload: OpenWorkload) -> DemandHistory:
     """Returns the demand of a recording in slots of five minutes; the ends that fill no slot are
     left out.
 
-    Demand that the volume could not deliver is raised to the least that was there
-    (`OpenWorkload.uncensored` with a margin of 1). Raises InputError for a recording shorter than
-    an hour.
+    Demand at a limit is raised to the least that was there (`OpenWorkload.uncensor` with a margin
+    of 1). Raises InputError for a recording shorter than an hour.
     """
     start = workload.source.get("clock_start")
     dated = start is not None and len(start) > 8
@@ -110,9 +110,8 @@ def sum_iops(rates: np.ndarray) -> np.ndarray:
 
 
 def make_workload(history: DemandHistory, rates: np.ndarray, name: str) -> OpenWorkload:
-    """Returns slots of demand as a workload that begins at the history's end."""
-    from headrace.workload.points import MAX_IO_KIB, MIN_IO_KIB, make_points
-
+    """Returns slots of demand (rows as of `DemandHistory.rates`) as a workload that begins at the
+    history's end."""
     with np.errstate(divide="ignore", invalid="ignore"):
         read_kib = np.clip(np.nan_to_num(rates[:, READ_KIB] / rates[:, READS]), MIN_IO_KIB, MAX_IO_KIB)
         write_kib = np.clip(np.nan_to_num(rates[:, WRITE_KIB] / rates[:, WRITES]), MIN_IO_KIB, MAX_IO_KIB)

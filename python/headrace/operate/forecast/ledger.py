@@ -74,7 +74,7 @@ def promises(
     growth: Sequence[GrowthForecast],
     space: SpaceForecast | None,
 ) -> list[Promise]:
-    """Returns the promises of a forecast; none of a growth that rests on too few days."""
+    """Returns the promises of a forecast of `of` on `storage`; none of trends over too few days."""
     promised = []
 
     def add(quantity: str, from_moment: datetime, ahead: timedelta, figures: Iterable[float]) -> None:
@@ -99,8 +99,8 @@ def promises(
 
 
 def choose_name(workload: OpenWorkload) -> str:
-    """Returns the name that a forecast is kept under: the volume's id where the recording tells it,
-    whatever its file is called; else the recording's name."""
+    """Returns the name of a forecast in the ledger: the volume's id where the recording has it,
+    else the recording's name."""
     device = workload.source.get("device")
     return device if isinstance(device, str) and VOLUME_ID.fullmatch(device) else workload.name
 
@@ -111,8 +111,8 @@ def get_default_ledger() -> Path:
 
 
 def keep(promises: Sequence[Promise], path: Path) -> None:
-    """Appends the promises. Promises made at one moment about one thing are kept once, and those
-    with a figure that is not finite not at all: nothing can be held against them.
+    """Appends the promises to the ledger, unless it has the same one already. Those with a figure
+    that is not finite are left out: nothing can be held against them.
 
     A last line that a crash cut off is taken out first. Raises InputError where the file is no
     ledger, else CouldNotRun.
@@ -140,7 +140,7 @@ def keep(promises: Sequence[Promise], path: Path) -> None:
 
 
 def load(path: Path, notes: list[str] | None = None) -> list[Promise]:
-    """Returns the promises of a ledger; none where there is not a ledger. `notes` gets a sentence
+    """Returns the promises of a ledger; none without a file. `notes` gets a sentence
     on damaged lines, which are passed over. Raises InputError where the file is not a ledger, or
     CouldNotRun."""
     try:
@@ -210,15 +210,15 @@ def score_promises(
         if (promise.of, promise.storage) != (of, storage) or made_at >= history.end:
             continue
         if promise.quantity == BALANCE:
-            came = _find_balance(balances, history, due)
+            outcome = _find_balance(balances, history, due)
         elif promise.quantity == SPACE:
-            came = None if space is None else _find_figure(space.first, space.used_gib, due)
+            outcome = None if space is None else _find_figure(space.first, space.used_gib, due)
         else:
             first, figures = busy.get(promise.quantity, (due, np.empty(0)))
-            came = _find_figure(first, figures, due)
-        if came is not None:
-            hit = promise.low <= came <= promise.high
-            errors.setdefault((promise.quantity, due - made_at), []).append((hit, abs(came - promise.middle)))
+            outcome = _find_figure(first, figures, due)
+        if outcome is not None:
+            hit = promise.low <= outcome <= promise.high
+            errors.setdefault((promise.quantity, due - made_at), []).append((hit, abs(outcome - promise.middle)))
     return [
         Score(
             quantity,

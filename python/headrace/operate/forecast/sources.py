@@ -16,9 +16,9 @@ from headrace.operate.forecast.space import SpaceHistory, convert_free_space
 from headrace.operate.targets import (
     SourceOptions,
     find_description,
-    import_options,
     is_live,
     load_target,
+    make_import_options,
     read_evidence,
 )
 from headrace.workload import OpenWorkload
@@ -52,7 +52,7 @@ def read_target_demand(target: str, options: SourceOptions = DEFAULT_OPTIONS) ->
         return RecordedDemand(*from_evidence(read_evidence(target, options)))
     # A volume of EBS that nobody uses publishes nothing; elsewhere a missing point is a hole.
     gaps = "zero" if loaded.readings.gaps == "zero" else "hold"
-    load = loaded.build_workload(import_options(target, options, gaps))
+    load = loaded.build_workload(make_import_options(target, options, gaps))
     storage, instance = find_description(loaded, load)
     space = None
     if loaded.readings.free_bytes and storage is not None:
@@ -62,8 +62,9 @@ def read_target_demand(target: str, options: SourceOptions = DEFAULT_OPTIONS) ->
 
 
 def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | None]:
-    """Returns demand, storage and instance as `demand_of`. A missing point counts as no I/O: a
-    volume that nobody uses, or that is detached, publishes nothing."""
+    """Returns demand, storage and instance of the only volume in the evidence. A missing point
+    counts as no I/O: a volume that is idle or detached publishes nothing. Raises InputError for
+    several volumes, or without I/Os."""
     if len(evidence.volumes) != 1:
         rule = f"has {len(evidence.volumes)} volumes; a forecast is about one"
         names = ", ".join(volume.facts.name for volume in evidence.volumes)

@@ -137,7 +137,8 @@ def _parse_moment(recording: Recording, line: int, text: str) -> datetime:
 def forecast_space(
     history: SpaceHistory, limit_gib: float, *, free_inside_gib: float = 0.0, seed: int = 1
 ) -> SpaceForecast:
-    """Forecasts when the daily maximum reaches `limit_gib`; free room in the files delays it."""
+    """Forecasts when the daily maximum reaches `limit_gib`; `free_inside_gib`, room in the files
+    that is used first, delays that."""
     count = len(history.used_gib)
     recorded = np.arange(count) if history.recorded is None else np.flatnonzero(history.recorded)
     trend = fit_trend(history.used_gib[recorded], seed, recorded - (count - 1))
@@ -148,12 +149,12 @@ def forecast_space(
 
 
 def _find_most(used_gib: np.ndarray, trend: Trend) -> tuple[float, int]:
-    """Returns the most used in the last weeks, and the place of that day (0: the last): what is
-    purged each week or month comes again. Days before a sudden change do not count, and what a
-    volume shrinks by each day is taken off those before."""
+    """Returns the most used in the last weeks, GiB, and the place of that day (0: the last, earlier
+    ones negative): what is purged each week or month comes again. Days before a sudden change do
+    not count; a claimed shrinkage is taken off earlier days."""
     days = np.arange(1 - len(used_gib), 1)
     seen = days >= max(1 - MOST_DAYS_BACK, trend.since if trend.cut is not None else -np.inf)
     shrinks = min(0.0, trend.per_day) if trend.claimed else 0.0
-    now = np.where(seen, used_gib - shrinks * days, -np.inf)
-    at = len(now) - 1 - int(np.argmax(now[::-1]))  # the last of equal ones
-    return float(now[at]), int(days[at])
+    levels = np.where(seen, used_gib - shrinks * days, -np.inf)
+    at = len(levels) - 1 - int(np.argmax(levels[::-1]))  # the last of equal ones
+    return float(levels[at]), int(days[at])

@@ -3,8 +3,8 @@
 Theil-Sen: the median of the slopes between all pairs of days, which a quarter of odd days cannot
 move (Theil 1950, Sen 1968; scipy.stats.theilslopes). The interval comes from resampling the
 residuals in blocks of days, which keeps weeks and saw teeth together (moving-block bootstrap,
-Kuensch 1989). The days decide whether it is straight (`curves`); if they cannot tell, the interval
-holds both.
+Kuensch 1989). The days decide whether it is straight (`compute_chances`); if they cannot tell, the
+interval holds both.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Trend:
     """`per_day`: the slope at the last day; `low`, `high`: its 80 % interval. `claimed`: whether it
     is more than chance. `now`: the line at the last day. `days`: how many the line rests on. `cut`:
     index of the day at which a step cut the history, None without one; `since`: its place in days
-    from the last day, or that of the first day. `kinds`: the shapes that the
-    days speak for, the best first (`curves`). `shapes`: resampled; `noise`: for each, what the next
-    days differ from it."""
+    from the last day, or that of the first day. `kinds`: the likely kinds of shapes, the best first
+    (`compute_chances`). `shapes`: those of resampled histories; `noise`: for each, by how much each
+    of the next days differs from it."""
 
     per_day: float
     low: float
@@ -84,17 +84,17 @@ class Trend:
         return float(early), float(middle), float(late)
 
     def forecast_figure(self, days: float) -> tuple[float, float, float]:
-        """Returns the figure of a single day, `days` ahead: 10th, 50th and 90th percentile, a day's
-        own noise included."""
+        """Returns the 10th, 50th and 90th percentile of the figure of the day that is `days` ahead,
+        with a day's own noise."""
         at = np.array([days])
         ahead = np.array([shape.evaluate(at) for shape in self.shapes]) + self.noise[:, :WEEK]
         low, middle, high = np.percentile(ahead, SHOWN)
         return float(low), float(middle), float(high)
 
 
-def with_demand(figures: np.ndarray) -> np.ndarray:
-    """Returns the days that tell something of growth: not those that were idle, or nearly so (a day
-    the server was away, or was recorded in part)."""
+def find_days_with_demand(figures: np.ndarray) -> np.ndarray:
+    """Returns the indexes of the days that tell something of growth: not those that were idle, or
+    nearly so (a day on which the server was away, or that was recorded in part)."""
     usual = figures[figures > 0]
     least = NEARLY_IDLE * float(np.median(usual)) if len(usual) else 0.0
     idle = (figures > 0) & (figures < least)
@@ -137,7 +137,7 @@ def fit_trend(values: np.ndarray, seed: int, at: np.ndarray | None = None, logar
     # Kinds that the days cannot tell apart take turns, by their chances.
     shapes = tuple(
         fit_shape(kind, days, _clip_figures(kind, line + noise))
-        for noise, kind in zip(resampled, _turns(chances), strict=True)
+        for noise, kind in zip(resampled, _assign_kinds(chances), strict=True)
     )
     # The days do not say how growth that slows down goes on: half of the shapes come to rest, and
     # half stop slowing.
@@ -145,23 +145,23 @@ def fit_trend(values: np.ndarray, seed: int, at: np.ndarray | None = None, logar
     slopes = np.array([shape.per_day for shape in shapes])
     low, _, high = np.percentile(slopes, SHOWN)
     least, most = np.percentile(slopes, CLAIM)
-    surest = _compute_weekly_interval(days, recent)
-    claimed = bool((least > 0 and surest[0] > 0) or (most < 0 and surest[1] < 0))
+    weekly = _compute_weekly_interval(days, recent)
+    claimed = bool((least > 0 and weekly[0] > 0) or (most < 0 and weekly[1] < 0))
     now = float(shape.evaluate(np.zeros(1))[0])
     ahead = _resample_blocks(residuals, HORIZON_DAYS, draw)
     return Trend(shape.per_day, float(low), float(high), claimed, now, len(recent), cut, since, kinds, shapes, ahead)
 
 
 def _fit_level(figures: np.ndarray, days: np.ndarray, cut: int | None, draw: np.random.Generator) -> Trend:
-    """Returns the trend of too few figures: their level and how much they differ from it."""
+    """Returns the trend of too few figures, not claimed: their level, and their noise around it."""
     level = float(np.median(figures))
     noise = draw.choice(figures - level, size=(RESAMPLES, HORIZON_DAYS))
     shapes = (GrowthShape(LINE, level, 0.0),) * RESAMPLES
     return Trend(0.0, 0.0, 0.0, False, level, len(figures), cut, float(days[0]), (LINE,), shapes, noise)
 
 
-def _turns(chances: dict[str, float]) -> list[str]:
-    """Returns the kind that each resampled history is fitted with, each by its chance."""
+def _assign_kinds(chances: dict[str, float]) -> list[str]:
+    """Returns a kind of shape for each of RESAMPLES histories, each kind as often as its chance."""
     ends = np.cumsum(list(chances.values())) / sum(chances.values())
     kinds = list(chances)
     return [kinds[int(np.searchsorted(ends, (number + 0.5) / RESAMPLES))] for number in range(RESAMPLES)]
@@ -179,9 +179,8 @@ def find_last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | 
 
     A step is a change from one day to the next that is more than five standard deviations (by the
     median of absolute deviations) from the usual change; over days that are left out, from that of
-    as many days. It stays: most of the week after it is as far from the week before
-    (an idle day, or a backup, is over by then). Changes that come back (a purge each week) count as
-    the pattern.
+    as many days. It stays: most of the week after it is as far from the week before (an idle day,
+    or a backup, is over by then). Changes that come back (a purge each week) count as the pattern.
     """
     changes = np.diff(values)
     if len(changes) < RECURRING:
@@ -200,12 +199,12 @@ def find_last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | 
         for up in (True, False)
         if 0 < (alike := odd & ((apart > 0) == up)).sum() < RECURRING
         for index in np.flatnonzero(alike)
-        if _stays(level, days, int(index) + 1, far if up else -far, usual)
+        if _is_lasting_step(level, days, int(index) + 1, far if up else -far, usual)
     ]
     return max(steps) + 1 if steps else None
 
 
-def _stays(level: np.ndarray, days: np.ndarray, first: int, far: float, slope: float) -> bool:
+def _is_lasting_step(level: np.ndarray, days: np.ndarray, first: int, far: float, slope: float) -> bool:
     """Returns whether the level from the figure `first` on is another than before it, by `far` or
     more: most figures of the week after it lie so far from the median of the week before, and the
     other way round. A weekend is not a step: most days behind it must differ from the same day of
@@ -362,14 +361,15 @@ def _compute_likeness(residuals: np.ndarray) -> float:
 
 
 def _count_independent_days(residuals: np.ndarray) -> float:
-    """Returns how many days count, where each resembles the day before: a mean of n has the
-    variance of one of n (1 - r) / (1 + r)."""
+    """Returns the number of independent days that say as much as these, each of which resembles the
+    day before: a mean of n has the variance of one of n (1 - r) / (1 + r)."""
     likeness = _compute_likeness(residuals)
     return len(residuals) * (1.0 - likeness) / (1.0 + likeness)
 
 
 def _compute_criterion(shape: GrowthShape, days: np.ndarray, values: np.ndarray, count: float) -> float:
-    """Returns the criterion for `count` days that count; the lower the better."""
+    """Returns the Bayesian information criterion of a shape, the lower the better. `count`: of days
+    that are independent."""
     rounding = ROUNDING * (float(np.ptp(values)) + abs(float(values.mean())))
     spread = max(float(np.abs(values - shape.evaluate(days)).mean()), rounding, LEAST_FIGURE)
     return 2.0 * count * math.log(spread) + PARAMETERS[shape.kind] * math.log(max(count, 2.0))

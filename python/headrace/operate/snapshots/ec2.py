@@ -24,7 +24,7 @@ from headrace.aws.client import (
 from headrace.aws.instances import find_own_instance
 from headrace.aws.volumes import parse_order, read_notation
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.operate.snapshots.freezing.filesystems import Below, find_volume_id
+from headrace.operate.snapshots.freezing.filesystems import DeviceStack, find_volume_id
 from headrace.operate.snapshots.services import MemberVolume
 from headrace.operate.snapshots.sets import SET, StoredSnapshot, refuse
 
@@ -69,7 +69,7 @@ class Ec2Service:
         # The rehearsal's results, so that the call need not ask while things are frozen.
         self._chosen: dict[tuple[str, ...], AwsAnswer] = {}
 
-    def find_members(self, device: Below) -> list[MemberVolume]:
+    def find_members(self, device: DeviceStack) -> list[MemberVolume]:
         """Returns the volumes by the serial number of the disk, by the name udev gave it, or by the
         device name of the attachment to this instance."""
         volumes = [find_volume_id(disk, self.root) or self._find_by_name(disk) for disk in device.disks]

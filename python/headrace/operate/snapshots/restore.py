@@ -28,8 +28,8 @@ Progress = Callable[[float, str], None]
 
 @dataclass(frozen=True)
 class RestoredVolume:
-    """A volume that was made. `place`: where its filesystem was mounted; `kind`: xfs, ext4 or the
-    like, "" if the snapshot does not tell."""
+    """A volume that was made from a snapshot. `place`: where its filesystem was mounted; `kind`:
+    xfs, ext4 or the like, "" if the snapshot does not have it."""
 
     volume: str
     snapshot: str
@@ -106,7 +106,8 @@ def _get_spec(snapshot: StoredSnapshot) -> str:
 
 
 def _make_settings(chosen: SnapshotSet) -> dict[str, str | None]:
-    """Returns the settings of the server, with an identity of its own."""
+    """Returns the settings of the set's server, with another server_id and without replication at
+    its start."""
     settings: dict[str, str | None] = {}
     given = chosen.about.get("settings")
     for name, value in (given if isinstance(given, dict) else {}).items():

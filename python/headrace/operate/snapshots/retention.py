@@ -37,10 +37,10 @@ def judge(
 ) -> list[RetentionVerdict]:
     """Returns each set of one server with its verdict, the newest first.
 
-    A whole set goes when it is neither among the newest `keep` nor younger than `keep_for_s`; what
-    is None keeps nothing by itself. The newest whole and stored set never goes. A set that is not
-    whole is of no use, and goes once it cannot be one that is being taken, but for a set of copies:
-    it may be all that remains elsewhere. Raises InputError.
+    A whole set goes when it is neither among the newest `keep` nor younger than `keep_for_s`, one
+    of which may be None. The newest whole and stored set never goes. A set that is not whole goes
+    once it cannot be one that is being taken, unless it is made of copies: these may be all that
+    remains elsewhere. Raises InputError where both are None.
     """
     if keep is None and keep_for_s is None:
         raise refuse.input("what to keep", "was not said", "Add --keep N, --keep-for TIME, or both.")
@@ -73,8 +73,8 @@ def judge(
 
 
 def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> dict[str, str]:
-    """Deletes what goes, the oldest first; returns the ids of sets that could not be deleted, with
-    the reasons in words.
+    """Deletes the sets that go, the oldest first; returns the reasons why sets could not be
+    deleted, in words, by the set's id.
 
     Raises CouldNotRun, before it deletes anything, where no whole set would stay that was there.
     """
@@ -99,22 +99,22 @@ LEAST_EVERY_S = 60
 
 
 def build_units(
-    name: str, program: Sequence[str], take: Sequence[str], prune_words: Sequence[str] | None, every_s: int
+    name: str, program: Sequence[str], take: Sequence[str], prune_arguments: Sequence[str] | None, every_s: int
 ) -> dict[str, str]:
     """Returns a systemd service and its timer, as file names and texts (systemd.service(5),
     systemd.timer(5)).
 
-    `program`: the command `headrace`; `take`, `prune_words`: its words. Raises InputError.
+    `program`: the command `headrace`; `take`, `prune_arguments`: its arguments. Raises InputError.
     """
     if not NAME.fullmatch(name):
         raise refuse.input(name[:60], "a schedule's name has 1 to 61 of letters, digits, _, . and -")
     if every_s < LEAST_EVERY_S:
         raise refuse.input(f"{every_s} s", f"a schedule runs every {LEAST_EVERY_S} s at most")
-    commands = [take] if prune_words is None else [take, prune_words]
+    commands = [take] if prune_arguments is None else [take, prune_arguments]
     values = {
         "name": name,
         "every_s": every_s,
-        "commands": "\n".join(f"ExecStart={_quote_words([*program, *words])}" for words in commands),
+        "commands": "\n".join(f"ExecStart={_quote_arguments([*program, *arguments])}" for arguments in commands),
     }
     return {
         f"headrace-snapshot-{name}.{kind}": read_text("headrace.operate.snapshots", f"schedule.{kind}").format(**values)
@@ -123,18 +123,18 @@ def build_units(
 
 
 # Nothing in it means anything to systemd.
-PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=,@+-]+", re.ASCII)
+PLAIN = re.compile(r"[A-Za-z0-9_./:=,@+-]+", re.ASCII)
 
 
-def _quote_words(words: Sequence[str]) -> str:
+def _quote_arguments(arguments: Sequence[str]) -> str:
     """Returns a command line of systemd: quoted as C does, with % and $ doubled
     (systemd.service(5), "Command lines")."""
-    for word in words:
-        if not word.isprintable():
-            raise InputError(ascii(word)[:60], "cannot stand in a unit of systemd", "systemd.service(5)")
-    return " ".join(word if PLAIN_WORD.fullmatch(word) else _escape_word(word) for word in words)
+    for argument in arguments:
+        if not argument.isprintable():
+            raise InputError(ascii(argument)[:60], "cannot stand in a unit of systemd", "systemd.service(5)")
+    return " ".join(argument if PLAIN.fullmatch(argument) else _escape_argument(argument) for argument in arguments)
 
 
-def _escape_word(word: str) -> str:
-    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+def _escape_argument(argument: str) -> str:
+    text = argument.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{text}"'

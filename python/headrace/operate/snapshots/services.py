@@ -1,4 +1,4 @@
-"""Service that has the volumes and snapshots: the lab's daemon, or EC2."""
+"""Services that have volumes and snapshots: the lab's daemon, and EC2 (`ec2`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.errors import HeadraceError
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import Snapshot
 from headrace.lab.client import list_all_snapshots
-from headrace.operate.snapshots.freezing.filesystems import Below
+from headrace.operate.snapshots.freezing.filesystems import DeviceStack
 from headrace.operate.snapshots.sets import SET, StoredSnapshot, parse_moment, refuse
 
 # Between two looks at snapshots that are not listed yet, and at what the lab stores, s. A guess.
@@ -37,12 +37,12 @@ class VolumeService(Protocol):
     listed_within_s: float
     look_every_s: float
 
-    def find_members(self, device: Below) -> list[MemberVolume]:
+    def find_members(self, device: DeviceStack) -> list[MemberVolume]:
         """Returns the volumes of these disks, in their order."""
         ...
 
     def rehearse(self, volumes: Sequence[str], tags: Mapping[str, str]) -> None:
-        """Asks whether the call would be allowed, and leaves the way there warm."""
+        """Makes a dry run of `create`, which also prepares the connection for it."""
         ...
 
     def create(
@@ -85,7 +85,7 @@ class LabService:
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
 
-    def find_members(self, device: Below) -> list[MemberVolume]:
+    def find_members(self, device: DeviceStack) -> list[MemberVolume]:
         """Returns the volumes by the block device that they are attached as."""
         devices = {}
         for volume in self.lab.volumes():

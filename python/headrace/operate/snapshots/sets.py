@@ -1,8 +1,8 @@
 """Snapshot sets: the snapshots of a server's volumes of one moment, known by their tags alone.
 
-Tags whose values are there before the snapshots go into the one call that makes them; the tag
+Tags whose values are known before the snapshots go into the one call that makes them; the tag
 `headrace:finished` comes last, when the freeze and the lock are known to have held. So a set whose
-maker was killed in between is seen for what it is.
+maker was killed before is known to be unfinished.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TagDocument = dict[str, Any]
 @dataclass(frozen=True)
 class StoredSnapshot(Document):
     """A snapshot as the lab or EC2 shows it. `volume`: "" where it is not known any more. `copy`:
-    it was not taken of a volume, and does not say of which its source was."""
+    it was made of another snapshot, and does not say which volume that was taken of."""
 
     id: str
     volume: str
@@ -145,7 +145,7 @@ def _join_tags(tags: Mapping[str, str], key: str) -> str:
 
 
 def as_json(value: object) -> str:
-    """Returns one line in ASCII: whatever a name holds, a tag holds it."""
+    """Returns a value as one line of JSON in ASCII, which a tag can hold."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
@@ -204,7 +204,7 @@ def _parse_number(text: str | None) -> float | None:
 
 
 def _list_problems(snapshots: list[StoredSnapshot]) -> list[str]:
-    """Returns why they are not the snapshots of one moment of all volumes."""
+    """Returns in words why these snapshots are not those of all volumes of one moment."""
     members = [volume for volume in _join_tags(snapshots[0].tags, VOLUMES).split(",") if volume]
     have = [snapshot.volume for snapshot in snapshots]
     problems = [f"no snapshot of {volume}" for volume in members if volume not in have]
@@ -222,15 +222,11 @@ def _list_problems(snapshots: list[StoredSnapshot]) -> list[str]:
     problems += [f"{snapshot.id} is in state error" for snapshot in snapshots if snapshot.state == "error"]
     unfinished = "was not finished: its maker ended before the freeze was known to have held"
     problems += [f"{snapshot.id} {unfinished}" for snapshot in snapshots if FINISHED not in snapshot.tags]
-    if (
-        len(
-            {
-                (_join_tags(snapshot.tags, VOLUMES), _join_tags(snapshot.tags, GTID), snapshot.tags.get(POSITION))
-                for snapshot in snapshots
-            }
-        )
-        > 1
-    ):
+    common_tags = {
+        (_join_tags(snapshot.tags, VOLUMES), _join_tags(snapshot.tags, GTID), snapshot.tags.get(POSITION))
+        for snapshot in snapshots
+    }
+    if len(common_tags) > 1:
         problems.append("its snapshots have tags that contradict each other")
     return problems
 
@@ -244,15 +240,11 @@ def choose_set(sets: list[SnapshotSet], name: str) -> SnapshotSet:
     """Returns a set by id, `latest` or `latest:SERVER`: the newest whole one. Raises InputError."""
     kind, _, server = name.partition(":")
     if kind == "latest":
-        good = [
-            snapshot_set
-            for snapshot_set in sets
-            if snapshot_set.whole and (not server or snapshot_set.server == server)
-        ]
-        if good:
-            return good[-1]
-        bad = len([snapshot_set for snapshot_set in sets if not server or snapshot_set.server == server])
-        rule = f"there is no whole set{f' of {server[:60]}' if server else ''}; {bad} are not whole"
+        sets = [snapshot_set for snapshot_set in sets if not server or snapshot_set.server == server]
+        whole = [snapshot_set for snapshot_set in sets if snapshot_set.whole]
+        if whole:
+            return whole[-1]
+        rule = f"there is no whole set{f' of {server[:60]}' if server else ''}; {len(sets)} are not whole"
         raise refuse.input(name[:80], rule, "See headrace snapshot sets.")
     for snapshot_set in sets:
         if snapshot_set.id == name:

@@ -21,8 +21,14 @@ from headrace.base.waiting import wait_until
 from headrace.errors import CouldNotRun, InputError
 from headrace.mysql import Address
 from headrace.operate.snapshots import sets
-from headrace.operate.snapshots.freezing.filesystems import Filesystem, escape_text, find_disks, find_filesystems
-from headrace.operate.snapshots.freezing.freeze import Freezer, Frozen
+from headrace.operate.snapshots.freezing.filesystems import (
+    Filesystem,
+    escape_text,
+    find_disks,
+    find_filesystems,
+    format_number,
+)
+from headrace.operate.snapshots.freezing.freeze import Freezer, FreezeTimes
 from headrace.operate.snapshots.services import LOOK_EVERY_S, MemberVolume, VolumeService, delete_all
 from headrace.operate.snapshots.sets import SnapshotSet, StoredSnapshot, refuse
 from headrace.servers.copies.locks import ServerFacts, ServerLock, ServerPosition
@@ -39,7 +45,7 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True)
 class SnapshotRequest:
-    """A set that is asked for. `name`: of the server, for people. `service`: where its volumes are.
+    """The request for a set. `name`: of the server, for people. `service`: where its volumes are.
     `about`: what a restore wants to know. `lock`, `freeze`: leave a step out. `wait_lock_s`:
     longest wait for the lock. `hold_s`: longest freeze. `tags`: the user's own. `keep_off`: folders
     that are needed meanwhile, so must not be on a filesystem that is frozen."""
@@ -58,8 +64,8 @@ class SnapshotRequest:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """The things that will be locked, frozen and snapshotted."""
+class SnapshotScope:
+    """The server, filesystems and volumes of a snapshot set; volumes each with its use."""
 
     facts: ServerFacts
     filesystems: tuple[Filesystem, ...]
@@ -67,14 +73,14 @@ class Prepared:
 
     @property
     def volumes(self) -> list[str]:
-        """Ids, each once."""
+        """Ids of the volumes, each once."""
         return list(dict.fromkeys(member.id for member, _ in self.members))
 
 
 @dataclass(frozen=True)
 class TakenSet:
-    """A set that was taken, and how long it took: ms that commits were held back, that writers
-    were, and until the lock came."""
+    """A set that was taken. `locked_ms`, `frozen_ms`: how long commits, and all writers, were held
+    back; `waited_ms`: how long the lock was waited for."""
 
     snapshot_set: SnapshotSet
     locked_ms: float
@@ -93,22 +99,21 @@ class CreateCall:
     snapshots: list[StoredSnapshot] = field(default_factory=list)
 
 
-def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
+def prepare(request: SnapshotRequest, facts: ServerFacts) -> SnapshotScope:
     """Finds the filesystems and volumes that a server's files are on. Changes nothing.
 
     Raises InputError for what cannot be frozen or is not on a volume, CouldNotRun.
     """
     paths = [_resolve_path(path, facts) for path in facts.folders]
     filesystems = find_filesystems(paths)
+    numbers = {filesystem.number for filesystem in filesystems}
     for path in paths:
-        number = os.stat(path).st_dev
-        if f"{os.major(number)}:{os.minor(number)}" not in {filesystem.number for filesystem in filesystems}:
+        if format_number(os.stat(path).st_dev) not in numbers:
             rule = "is on a filesystem that is mounted over another one"
             raise CouldNotRun(escape_text(path), rule, "proc_pid_mountinfo(5)", "See findmnt.")
     for path in request.keep_off:
         with contextlib.suppress(OSError):
-            number = os.stat(path).st_dev
-            if f"{os.major(number)}:{os.minor(number)}" in {filesystem.number for filesystem in filesystems}:
+            if format_number(os.stat(path).st_dev) in numbers:
                 rule = "is on a filesystem that would be frozen, and it is needed to take the snapshot"
                 raise refuse.input(escape_text(path), rule, "Move it to another filesystem.")
     members: list[tuple[MemberVolume, sets.TagDocument]] = []
@@ -124,7 +129,7 @@ def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
             use |= {"layout": list(device.layout)} if device.layout else {}
             use |= {"zone": member.zone} if member.zone else {}
             members.append((member, use))
-    return Prepared(facts, filesystems, tuple(members))
+    return SnapshotScope(facts, filesystems, tuple(members))
 
 
 def _resolve_path(path: str, facts: ServerFacts) -> str:
@@ -160,8 +165,8 @@ def _find_process(facts: ServerFacts) -> int | None:
     return pid
 
 
-def plan(request: SnapshotRequest) -> Prepared:
-    """Returns what `take` would lock, freeze and ask for; only a dry run of the call is made."""
+def plan(request: SnapshotRequest) -> SnapshotScope:
+    """Returns what `take` would lock, freeze and snapshot. Only a dry run of the call is made."""
     with ServerLock(request.address, request.wait_lock_s, request.hold_s) as lock:
         assert lock.facts is not None
         prepared = prepare(request, lock.facts)
@@ -170,8 +175,8 @@ def plan(request: SnapshotRequest) -> Prepared:
 
 
 def take(request: SnapshotRequest, on_step: Step = ignore) -> TakenSet:
-    """Takes a snapshot set. `on_step` is told each step of STEPS when it is done; it must not write
-    to the server's filesystems.
+    """Takes a snapshot set. `on_step` is called with each step of STEPS when it is done; it must
+    not write to the server's filesystems.
 
     Raises InputError for what cannot be locked or frozen, CouldNotRun for what was not had in time
     or did not hold. Then there is no set, and nothing is frozen or locked; the hint names a set
@@ -202,7 +207,7 @@ def _compute_hold_s(request: SnapshotRequest) -> float:
 
 
 def _run_steps(
-    request: SnapshotRequest, prepared: Prepared, lock: ServerLock, call: CreateCall, on_step: Step
+    request: SnapshotRequest, prepared: SnapshotScope, lock: ServerLock, call: CreateCall, on_step: Step
 ) -> TakenSet:
     """Takes the set of the call by STEPS and returns it with the times it took. Raises CouldNotRun
     if the freeze did not hold."""
@@ -210,7 +215,7 @@ def _run_steps(
     with Freezer(prepared.filesystems, request.hold_s) as freezer:
         on_step("watchdog")
 
-        def create(position: ServerPosition) -> Frozen:
+        def create(position: ServerPosition) -> FreezeTimes:
             if request.freeze:
                 freezer.freeze()
                 done.append("freeze")
@@ -236,8 +241,8 @@ def _run_steps(
     return TakenSet(snapshot_set, lock.held_ms, frozen_ms, lock.waited_ms, _collect_notes(request, prepared, position))
 
 
-def _create(request: SnapshotRequest, prepared: Prepared, call: CreateCall, tags: dict[str, str]) -> None:
-    """Sends the call, and writes down what is known of it."""
+def _create(request: SnapshotRequest, prepared: SnapshotScope, call: CreateCall, tags: dict[str, str]) -> None:
+    """Sends the call, and sets `count` and `snapshots` of `call`."""
     call.count = len(prepared.volumes)
     try:
         created = request.service.create(prepared.volumes, tags, request.description, call.name)
@@ -275,9 +280,9 @@ def _delete_begun(service: VolumeService, call: CreateCall) -> str:
 
 
 def _make_first_tags(
-    request: SnapshotRequest, prepared: Prepared, name: str, position: ServerPosition
+    request: SnapshotRequest, prepared: SnapshotScope, name: str, position: ServerPosition
 ) -> dict[str, str]:
-    """Returns the tags of the call itself."""
+    """Returns the tags that the call itself adds, which are known before it."""
     facts = prepared.facts
     tags = dict(request.tags) | {
         sets.SET: name,
@@ -296,10 +301,14 @@ def _make_first_tags(
 
 
 def _finish(
-    request: SnapshotRequest, prepared: Prepared, snapshots: list[StoredSnapshot], done: list[str], frozen: Frozen
+    request: SnapshotRequest,
+    prepared: SnapshotScope,
+    snapshots: list[StoredSnapshot],
+    done: list[str],
+    frozen: FreezeTimes,
 ) -> list[StoredSnapshot]:
-    """Adds the tags that are known at the end, and returns the snapshots with all their tags; the
-    tag that says so comes last."""
+    """Adds the tags that are known at the end, FINISHED last, and returns the snapshots with all
+    their tags."""
     about = {"server_id": prepared.facts.server_id, "uuid": prepared.facts.uuid} | dict(request.about)
     common = sets.make_long_tags(sets.ABOUT, sets.as_json(about)) | {sets.STEPS: " ".join(done) or "none"}
     if request.freeze:
@@ -319,7 +328,7 @@ def _finish(
     return finished
 
 
-def _collect_notes(request: SnapshotRequest, prepared: Prepared, position: ServerPosition) -> tuple[str, ...]:
+def _collect_notes(request: SnapshotRequest, prepared: SnapshotScope, position: ServerPosition) -> tuple[str, ...]:
     """Returns what a user should know of this set."""
     notes = []
     if prepared.facts.unsafe_tables:

@@ -99,10 +99,10 @@ def _read_space(path: Path) -> int | None:
     return int.from_bytes(head[SPACE_AT:], "big") if len(head) == SPACE_AT + 4 else None
 
 
-def warm(stretches: Iterable[FilePart], total: int, tick: Callable[[float], None] = lambda share: None) -> int:
+def warm(parts: Iterable[FilePart], total: int, progress: Callable[[float], None] = lambda share: None) -> int:
     """Reads the parts, some at once, in their order, and returns the number of bytes. `total`:
-    bytes of all parts; `tick` gets the share that is read, 0 to 1. A file that is gone meanwhile is
-    left out. An interrupt ends it within a read."""
+    bytes of all parts; `progress` gets the share that is read, 0 to 1. A file that is gone
+    meanwhile is left out. An interrupt ends it within a read."""
     lock, done = threading.Lock(), 0
 
     def read(part: FilePart, _: threading.Event) -> None:
@@ -121,9 +121,9 @@ def warm(stretches: Iterable[FilePart], total: int, tick: Callable[[float], None
             os.close(handle)
         with lock:
             done += part.length
-            tick(min(1.0, done / max(1, total)))
+            progress(min(1.0, done / max(1, total)))
 
-    work_through(stretches, read, THREADS)
+    work_through(parts, read, THREADS)
     return done
 
 

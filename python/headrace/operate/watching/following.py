@@ -38,7 +38,7 @@ DEFAULT_CHANNEL = ""
 
 
 class TickFollower:
-    """Makes moments of the ticks of one source."""
+    """Makes a moment of each tick of a source, with what earlier ticks said."""
 
     def __init__(self) -> None:
         self._emptying: dict[str, tuple[tuple[float, float], Emptying]] = {}
@@ -54,7 +54,8 @@ class TickFollower:
         notes: tuple[str, ...] = (),
         pages: Mapping[str, NvmePage] | None = None,
     ) -> Moment:
-        """Returns the moment of a tick."""
+        """Takes the next tick, and returns its moment. `pages`: statistics pages by volume's
+        name."""
         volumes = tuple(
             self._follow_volume(volume, tick, facts, (pages or {}).get(volume.name)) for volume in facts.volumes
         )
@@ -64,36 +65,26 @@ class TickFollower:
         bare = Moment(facts.target, tick.t_unix, tick.duration_s, (Judge.UNKNOWN,), volumes, instance, server, replicas)
         findings = self._judge.see(bare)
         remarks = [*notes, *facts.notes, *(f"not known: {text}" for text in facts.missing)]
-        return Moment(
-            facts.target,
-            tick.t_unix,
-            tick.duration_s,
-            findings,
-            volumes,
-            instance,
-            server,
-            replicas,
-            tuple(dict.fromkeys(remarks)),
-        )
+        return replace(bare, findings=findings, notes=tuple(dict.fromkeys(remarks)))
 
     def _follow_volume(self, volume: SeenVolume, tick: Tick, facts: SourceFacts, page: NvmePage | None) -> VolumeNow:
         """Returns a volume in this tick. Without a row: the last figures, for SILENT_S seconds,
         then a volume that is `gone`, with the reason."""
         row = tick.volumes.get(volume.name)
         if row is None:
-            was = self._seen.get(volume.name)
-            silent_s = math.inf if was is None else tick.t_unix - was[0]
-            if was is not None and 0 <= silent_s <= SILENT_S and volume.device is not None:
-                return was[1]
+            last = self._seen.get(volume.name)
+            silent_s = math.inf if last is None else tick.t_unix - last[0]
+            if last is not None and 0 <= silent_s <= SILENT_S and volume.device is not None:
+                return last[1]
             self._emptying.pop(volume.name, None)
-            words = "no figures yet" if was is None else f"no figures for {silent_s:.0f} s"
+            words = "no figures yet" if last is None else f"no figures for {silent_s:.0f} s"
             gone = "is detached" if volume.device is None and facts.kind == "live" else words
             return VolumeNow(
                 volume.id or volume.name, volume.name, spec=volume.storage, device=volume.device, gone=gone
             )
-        now = self._make_volume(volume, row, tick, page)
-        self._seen[volume.name] = (tick.t_unix, now)
-        return now
+        current = self._make_volume(volume, row, tick, page)
+        self._seen[volume.name] = (tick.t_unix, current)
+        return current
 
     def _make_volume(self, volume: SeenVolume, row: Row, tick: Tick, page: NvmePage | None) -> VolumeNow:
         """Returns a volume with the figures of its row: rates, shares, limits (I/Os and bytes a
@@ -169,7 +160,7 @@ class TickFollower:
         # Without what Debian and others put behind it.
         version = f"{facts.server.flavor} {facts.server.version.partition('-')[0]}".strip()
         if not row:
-            # In the seconds in which the server is asked for its replica, what was before holds.
+            # In seconds in which the server is asked about replication, the row before them holds.
             was, row = self._answered
             if was is None:
                 return None
@@ -186,7 +177,7 @@ class TickFollower:
         if running == 0:
             io_wait = 0.0
         elif running and not any(name in waits for name in IO_WAITS):
-            io_wait = _from_disks(row, tick, running)
+            io_wait = _estimate_io_wait(row, tick, running)
         return ServerNow(
             label,
             version,
@@ -205,8 +196,8 @@ class TickFollower:
         )
 
     def _count_totals(self, row: Row, duration_s: float) -> dict[str, float]:
-        """Returns counters, the rates summed up over time, that never go back even when the
-        server's do."""
+        """Adds the rates of `duration_s` seconds to the counters, and returns these; they never go
+        back, even when the server's do."""
         for name, column in TOTALS.items():
             if (rate := row.get(column)) is not None:
                 self._totals[name] = self._totals.get(name, 0.0) + rate * duration_s
@@ -222,10 +213,10 @@ TOTALS = {
 }
 
 
-def _from_disks(row: Row, tick: Tick, running: float) -> float | None:
-    """Estimates the clients' share of time in I/O where the server does not time its waits: reads
-    and flushes a second, each as long as the volumes' own take on average, over the clients at work
-    (operate_page 1.3)."""
+def _estimate_io_wait(row: Row, tick: Tick, running: float) -> float | None:
+    """Estimates the clients' share of time in I/O where the server does not time its waits: its
+    reads and flushes a second, times the volumes' highest latency, divided by the running clients.
+    None where either is not known."""
     reads, syncs = row.get("data_reads_per_s"), row.get("log_fsyncs_per_s")
     times = {
         way: max(
@@ -243,7 +234,7 @@ def _from_disks(row: Row, tick: Tick, running: float) -> float | None:
 
 
 def _list_replicas(row: Row) -> tuple[ReplicaNow, ...]:
-    """Returns the channel that the row tells of, with its lag in seconds; none without a row."""
+    """Returns the channel in a row on replication, with its lag in seconds; none without a row."""
     if not row:
         return ()
     applies, receives = row.get("sql_running") == 1.0, row.get("io_running") == 1.0
@@ -266,20 +257,20 @@ def _list_limits(limits: HoldingLimits | None) -> dict[str, float]:
 
 
 def _compute_use(row: Row, limits: HoldingLimits | None, balance: float | None) -> dict[str, float]:
-    """Returns rates over what the volume gives now, as shares by limit: without credits that is the
-    baseline. `balance`: 0 to 1."""
+    """Returns the rates divided by what the volume gives now, by limit: its burst, or its baseline
+    once credits are empty. `balance`: 0 to 1, None: not known."""
     if limits is None:
         return {}
     empty = balance is not None and balance <= 0
     charged = row.get("charged_iops")
-    moved = [value * MIB for value in (row.get("read_mib_s"), row.get("write_mib_s")) if value is not None]
+    rates_bytes_s = [value * MIB for value in (row.get("read_mib_s"), row.get("write_mib_s")) if value is not None]
     iops = limits.iops if empty and limits.credit_unit == "ios" else limits.burst_iops
     bytes_s = limits.bytes_s if empty and limits.credit_unit == "bytes" else limits.burst_bytes_s
     used = {}
     if charged is not None and iops:
         used["volume-iops"] = charged / iops
-    if moved and bytes_s:
-        used["volume-throughput"] = sum(moved) / bytes_s
+    if rates_bytes_s and bytes_s:
+        used["volume-throughput"] = sum(rates_bytes_s) / bytes_s
     return used
 
 
@@ -303,7 +294,7 @@ REACH_S = 3_600.0
 
 
 class History:
-    """Moments of the last hour, oldest first."""
+    """Keeps the moments of the last hour, oldest first, compressed."""
 
     def __init__(self) -> None:
         self._packed: deque[tuple[float, bytes]] = deque()
@@ -325,7 +316,7 @@ class History:
 
     @property
     def reaches_s(self) -> float:
-        """The seconds that it reaches back."""
+        """The seconds from the oldest moment to the newest."""
         return self._packed[-1][0] - self._packed[0][0] if self._packed else 0.0
 
     def find_moment(self, t_unix: float) -> Moment | None:

@@ -22,7 +22,7 @@ THRESHOLDS = Thresholds()
 
 
 class Judge:
-    """Keeps the last minute of shares, and names what is wrong."""
+    """Keeps the last minute of shares, and judges each moment by their means."""
 
     UNKNOWN = LiveVerdict("cannot tell", None, "", "there is nothing to judge yet")
 
@@ -33,18 +33,15 @@ class Judge:
         self._locked: deque[tuple[float, float]] = deque()
 
     def see(self, moment: Moment) -> tuple[LiveVerdict, ...]:
-        """Returns the verdicts with this moment, the most severe first: at least one."""
+        """Takes the next moment, and returns the verdicts, the most severe first: at least one."""
         if moment.server is not None and moment.server.io_wait is not None:
             _push(self._felt, moment.grain_s, moment.server.io_wait)
             _push(self._locked, moment.grain_s, moment.server.waits.get("row locks", 0.0))
         exceeded = self._find_exceeded(moment)
         locked = _mean(self._locked) or 0.0
         if locked >= THRESHOLDS.lock_share and locked > (_mean(self._felt) or 0.0):
-            return (
-                LiveVerdict(
-                    "not storage", None, "", f"clients wait for row locks {format_percent(locked)} of their time"
-                ),
-            )
+            words = f"clients wait for row locks {format_percent(locked)} of their time"
+            return (LiveVerdict("not storage", None, "", words),)
         verdicts = [
             self._judge_limit(share, volume, limit)
             for share, volume, limit in exceeded
@@ -99,10 +96,8 @@ class Judge:
         brief = f"{where}, {caps.label_cap(name)} {format_percent(share)}"
         if felt is None:
             return LiveVerdict("binds", name, where, words, brief)
-        words, brief = (
-            f"{words}; clients wait for I/O {format_percent(felt)}",
-            f"{brief}, clients in I/O {format_percent(felt)}",
-        )
+        words += f"; clients wait for I/O {format_percent(felt)}"
+        brief += f", clients in I/O {format_percent(felt)}"
         if felt < THRESHOLDS.felt_share:
             return LiveVerdict("touched", name, where, f"{words}: not felt", brief)
         return LiveVerdict("binds", name, where, words, brief)

@@ -13,7 +13,7 @@ HEAVY = ("polars", "numpy")
 
 
 class LateModule(ModuleType):
-    """Stands for a library until something in it is asked for, and has all of it from then on.
+    """Stands for a library until one of its names is used; then imports it and has all its names.
 
     The standard library's LazyLoader loads at the next `import` already: that looks at `__spec__`.
     """
@@ -27,7 +27,7 @@ class LateModule(ModuleType):
 
 
 def import_late() -> None:
-    """Makes modules load late: when something in them is first used."""
+    """Puts a LateModule into sys.modules for each library of HEAVY that is not loaded."""
     for name in HEAVY:
         spec = None if name in sys.modules else importlib.util.find_spec(name)
         if spec is not None:

@@ -32,9 +32,9 @@ LOOK_S = 5.0
 class Feed:
     """Reads moments in a thread, so that keys are answered while a server is slow."""
 
-    def __init__(self, moments: Iterator[Moment], woken: Callable[[], None] = lambda: None) -> None:
-        """Starts the thread. `woken` is called in it after each moment, and at the end."""
-        self._moments, self._woken = moments, woken
+    def __init__(self, moments: Iterator[Moment], wake: Callable[[], None] = lambda: None) -> None:
+        """Starts the thread, which calls `wake` after each moment and at the end."""
+        self._moments, self._wake = moments, wake
         self._queue: queue.SimpleQueue[Moment | BaseException | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="headrace-watch", daemon=True)
         self._thread.start()
@@ -44,15 +44,15 @@ class Feed:
         try:
             for moment in self._moments:
                 self._queue.put(moment)
-                self._woken()
+                self._wake()
             self._queue.put(None)
         except BaseException as error:
             self._queue.put(error)
-        self._woken()
+        self._wake()
 
     def take_moments(self) -> tuple[list[Moment], bool]:
-        """Returns the moments since the last call, and whether there will be no more. Raises what
-        reading raised."""
+        """Returns the moments since the last call, and whether they have ended. Raises the error
+        that ended them."""
         moments: list[Moment] = []
         while not self._queue.empty():
             answer = self._queue.get()
@@ -65,7 +65,8 @@ class Feed:
 
 
 class Watching:
-    """The screen as keys and moments make it. Without a terminal: `press` and `lines`."""
+    """The state of the screen, which moments (`add`) and keys (`press`) change; needs no
+    terminal."""
 
     def __init__(self, folder: Path, ascii: bool = False) -> None:
         """Takes the folder into which the key `j` writes. `ascii`: draws bars in ASCII."""
@@ -76,7 +77,7 @@ class Watching:
         self._message_until = 0.0
 
     def add(self, moment: Moment) -> None:
-        """Takes a new moment."""
+        """Takes a new moment, and shows it unless the screen is frozen or goes back in time."""
         self.history.add(moment)
         self.newest = moment
         if self.state.message and not self._message_until - MESSAGE_S <= moment.t_unix <= self._message_until:
@@ -86,7 +87,7 @@ class Watching:
         elif self.state.back_s and self._shown is not None:
             self.state = replace(self.state, back_s=min(self.history.reaches_s, moment.t_unix - self._shown.t_unix))
         if self._difference and self._shown is moment:
-            self._subtract()
+            self._set_difference()
 
     def press(self, key: str) -> bool:
         """Does what a key asks; False ends the screen."""
@@ -103,8 +104,8 @@ class Watching:
         elif key == "d":
             self._difference = not self._difference
         elif key == "j":
-            self.state = replace(self.state, message=self._write())
-        self._subtract()
+            self.state = replace(self.state, message=self._write_moment())
+        self._set_difference()
         self._message_until = self.newest.t_unix + MESSAGE_S
         return True
 
@@ -122,7 +123,7 @@ class Watching:
         assert self.newest is not None
         return self.history.find_moment(self.newest.t_unix - back_s) if back_s else self.newest
 
-    def _subtract(self) -> None:
+    def _set_difference(self) -> None:
         """Sets the moment to be subtracted: an hour before the one shown, or the nearest, with a
         message; none if no difference is asked for."""
         before = None
@@ -134,7 +135,7 @@ class Watching:
                 self.state = replace(self.state, message=text)
         self.state = replace(self.state, before=before)
 
-    def _write(self) -> str:
+    def _write_moment(self) -> str:
         """Writes the moment shown as JSON, and returns what came of it as a message."""
         assert self._shown is not None
         path = self.folder / f"headrace-watch-{datetime.fromtimestamp(self._shown.t_unix):%Y%m%d-%H%M%S}.json"
@@ -145,7 +146,7 @@ class Watching:
         return f"written: {path}"
 
     def build_lines(self, width: int, height: int) -> list[Text]:
-        """Returns the screen now."""
+        """Returns the screen now, `height` lines of `width` columns."""
         if self._shown is None:
             blank = [Text() for _ in range(height - 2)]
             return [Text("Waiting for the first second ...", "dim"), *blank, Text("q quit", "reverse")]

@@ -79,7 +79,7 @@ class VolumeNow:
 
     @property
     def headroom(self) -> float | None:
-        """Share of the tightest limit that is not used."""
+        """The unused share of the limit that is used most, 0 to 1; None without limits."""
         return max(0.0, 1.0 - max(self.used.values())) if self.used else None
 
 
@@ -168,12 +168,13 @@ class Moment:
 
     @property
     def empty_first(self) -> tuple[str, CreditsLeft] | None:
-        """The balance that is empty first, and whose it is."""
+        """The name of the volume or instance whose credits are empty first, and its time to
+        empty."""
         return next(iter(self.emptying), None)
 
     @property
     def emptying(self) -> list[tuple[str, CreditsLeft]]:
-        """Balances and whose they are, the one that is empty first before the others."""
+        """Names of volumes and instance with their times to empty, the shortest first."""
         times = [(volume.label, volume.time_to_empty) for volume in self.volumes if volume.time_to_empty is not None]
         if self.instance is not None:
             times += [
@@ -212,7 +213,7 @@ def _with_left(document: dict[str, object]) -> dict[str, object]:
 
 
 def build_empty_document(time_to_empty: CreditsLeft | None) -> dict[str, object] | None:
-    """Returns time to empty as JSON has it."""
+    """Returns a time to empty as JSON has it; None for None."""
     if time_to_empty is None:
         return None
     figures = asdict(time_to_empty).items()

@@ -21,9 +21,9 @@ LATE_S = 20.0
 
 
 @dataclass
-class Watched:
-    """A target that is open. `moments`: of the past where it is known, then as they come; `live`:
-    whether they go on to come."""
+class OpenTarget:
+    """A target that is open. `moments`: those of the past where they are known, then new ones;
+    `live`: whether new ones come."""
 
     target: str
     moments: Iterator[Moment]
@@ -38,25 +38,24 @@ def open_target(
     pages_every_s: float | None = None,
     past: bool = True,
     seconds: float | None = None,
-) -> Iterator[Watched]:
+) -> Iterator[OpenTarget]:
     """Opens a target. `pages_every_s`: with the statistics page of each volume, read as often; for
     exports. `seconds`: CloudWatch is not waited for longer than that. Raises InputError,
     CouldNotRun.
     """
     with closing(open_source(target, options, past, seconds)) as source:
-        yield Watched(target, _read_moments(source, pages_every_s, past), source.follows)
+        yield OpenTarget(target, _read_moments(source, pages_every_s, past), source.follows)
 
 
 def _read_moments(source: TickSource, pages_every_s: float | None, past: bool) -> Iterator[Moment]:
-    """Yields a moment for each tick, passing over those that were told already or come late.
+    """Yields a moment for each tick, passing over ticks of a time that was yielded already.
     `pages_every_s`: seconds between readings of the statistics pages; None: without."""
     follower, last = TickFollower(), -math.inf
     pages = {} if pages_every_s is None else _read_pages(source)
     read_at = time.time()
     for tick in chain(source.read_history() if past else (), source.stream_ticks()):
         if last - LATE_S < tick.t_unix <= last:
-            # A second that was told already, or a row that came late. A clock that was set back by
-            # more begins anew.
+            # A row that came late. A clock that was set back by more begins anew.
             continue
         last = tick.t_unix
         if pages_every_s is not None and tick.t_unix - read_at >= pages_every_s:

@@ -35,8 +35,8 @@ STYLE_OF = {
     "cannot tell": "dim",
 }
 KEYS = "q quit  space freeze  arrows: back in time  d against an hour ago  j write JSON"
-# Shares that are coloured: over a limit from the share on that counts as binding (operate_page
-# 1.4), and where nothing is left. Ours.
+# Shares that are coloured: over a limit from the share on that counts as binding
+# (thresholds.csv, seen_share), and where nothing is left. Ours.
 OVER_SHARE, LOW_SHARE, FULL_SHARE = 0.05, 0.2, 0.75
 # Waits below this share are not worth a line. Ours.
 LEAST_SHARE = 0.005
@@ -84,8 +84,8 @@ def build_screen(moment: Moment, width: int, height: int, state: ScreenState | N
 
 
 def build_whole(moment: Moment, width: int | None = None) -> list[Text]:
-    """Returns everything there is to show, as many lines as it takes, and nothing cut: for
-    `--once`. `width`: where sentences are broken between words; None: nowhere."""
+    """Returns the screen on as many lines as it takes, with nothing cut, for `--once`. `width`:
+    columns at which sentences are broken between words; None: they are not."""
     state, room = ScreenState(), max(LEAST_COLUMNS, width or UNBOUNDED)
     table = _tabulate_volumes(moment, UNBOUNDED, state, uncut=True)
     return [*_build_head(moment, room, state), *table, *_build_server(moment, state), *_build_notes(moment, room)]
@@ -163,7 +163,8 @@ def _build_row(columns: Columns, cells: Sequence[Part], style: str = "") -> Text
 
 
 def _build_cell(part: Part, width: int, right: bool = False) -> Text:
-    """Returns a text of that many columns, on the `right` with a space before it."""
+    """Returns a text cut and padded to that many columns; on the `right`, with a space before
+    it."""
     cell = Text(_replace_unprintable(part[0]), part[1])
     cell.truncate(width - right, overflow="ellipsis")
     cell.align("right" if right else "left", width)

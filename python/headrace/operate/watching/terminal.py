@@ -31,8 +31,9 @@ REST_S = 0.02
 ADVICE = "Use --once for one screen as text, or --output jsonl for a line a second."
 
 
-def check() -> Console:
-    """Returns the console of a terminal that shows the screen. Raises InputError without one."""
+def open_console() -> Console:
+    """Returns the console of this process's terminal. Raises InputError where standard input or
+    output is not a terminal, or its cursor cannot be moved."""
     console = Console(highlight=False)
     source = "headrace watch --help"
     if not (sys.stdout.isatty() and sys.stdin.isatty()):
@@ -44,10 +45,10 @@ def check() -> Console:
 
 
 class Screen:
-    """Shows lines, and gives keys."""
+    """Draws lines on a terminal and reads its keys."""
 
     def __init__(self, console: Console) -> None:
-        """Takes the state of the terminal, to put it back at the end."""
+        """Saves the terminal's settings, which `hold_terminal` puts back at its end."""
         self._console = console
         self._live = Live(
             console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
@@ -134,7 +135,7 @@ def _read_keys() -> list[str]:
 
 
 def _pass(_number: int, _frame: FrameType | None) -> None:
-    """Leaves a signal to `keys`."""
+    """Does nothing: `read_keys` sees the signal's number."""
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

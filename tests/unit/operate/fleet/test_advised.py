@@ -19,7 +19,7 @@ from headrace.errors import HeadraceError
 from headrace.operate.fleet.advised import list_advised_changes, read_answers, reprice
 from headrace.operate.fleet.answer import VolumeAnswer, build_answers_frame
 from headrace.operate.fleet.applying.changes import VolumeSetting, get_modification_limit
-from headrace.operate.fleet.applying.scripts import patch_scripts
+from headrace.operate.fleet.applying.scripts import build_patch_scripts
 from headrace.operate.fleet.cost import FleetPrices
 from headrace.operate.fleet.inventory import FleetInventory, KnownModification, parse_inventory
 from headrace.report.fleet import words
@@ -109,7 +109,7 @@ def test_what_lowers_the_durability_is_patched_only_when_asked_for():
     assert [change.volume_id for change in changes.changes] == ["vol-2"] and changes.less_durable == 1
     changes = list_advised_changes(answers, devices, lower_durability=True)
     assert {change.volume_id for change in changes.changes} == {"vol-1", "vol-2"} and not changes.less_durable
-    (scripts,) = patch_scripts(changes.changes)
+    (scripts,) = build_patch_scripts(changes.changes)
     comment = "# durability 99.999 % -> 99.8 to 99.9 % a year; I/O p99 0.57 -> 1.5 ms"
     lines = [line.strip() for line in scripts.patch.splitlines()]
     assert lines[lines.index(comment) + 1].startswith("change vol-1 ")
@@ -124,7 +124,7 @@ def test_a_name_tag_is_never_a_command(tag):
     (device,) = devices.list_devices()
     changes = list_advised_changes([answer("vol-1", account="", name=device.name)], devices)
     plain = list_advised_changes([answer("vol-1", account="")], devices)
-    (with_name,), (without,) = (patch_scripts(entry.changes) for entry in (changes, plain))
+    (with_name,), (without,) = (build_patch_scripts(entry.changes) for entry in (changes, plain))
 
     def commands(script: str) -> list[str]:
         return [line for line in script.splitlines() if not line.strip().startswith("#")]

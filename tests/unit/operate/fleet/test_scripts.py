@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting, get_modification_limit, rank_changes
-from headrace.operate.fleet.applying.scripts import patch_scripts
+from headrace.operate.fleet.applying.scripts import build_patch_scripts
 
 MINE = "111111111111"
 GP2 = VolumeSetting("gp2", 500, None, None)
@@ -40,7 +40,7 @@ class Fleet:
         self.file = folder / "aws.json"
         volumes = {change.volume_id: row(change.before) for change in changes}
         self.set({"volumes": volumes, "modifications": {}, "calls": [], "account": MINE})
-        [scripts] = patch_scripts(changes, **settings)
+        [scripts] = build_patch_scripts(changes, **settings)
         for name, text in (("patch", scripts.patch), ("rollback", scripts.rollback)):
             (folder / f"{name}.sh").write_text(text)
         stub = folder / "aws"
@@ -276,6 +276,6 @@ def test_two_at_once_are_one(tmp_path):
 
 def test_accounts_have_scripts_of_their_own():
     other = replace(change("vol-2"), account="222222222222")
-    scripts = patch_scripts([change("vol-1"), other])
+    scripts = build_patch_scripts([change("vol-1"), other])
     assert [script.account for script in scripts] == [MINE, "222222222222"]
     assert "vol-2" not in scripts[0].patch and "vol-1" not in scripts[1].rollback

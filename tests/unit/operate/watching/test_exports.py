@@ -349,7 +349,7 @@ def test_prometheus_parses_every_expression_of_the_dashboard(tmp_path):
 def test_fifty_volumes_are_scraped_at_once(record_property):
     """The text is written ahead: a scrape sends what is there (O9: p99 at most 20 ms; the figure is
     in the report, times are not asserted)."""
-    written = serving.Written(lambda: build_exposition([everything(50)]))
+    written = serving.ExpositionText(lambda: build_exposition([everything(50)]))
     socket = serving.open_listener("127.0.0.1:0")
     urls: list[str] = []
     threading.Thread(target=exporter.serve, args=(socket, written.text, urls.append), daemon=True).start()

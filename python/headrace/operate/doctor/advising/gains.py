@@ -9,11 +9,12 @@ from functools import partial
 from headrace.base import caps
 from headrace.base.units import Z80, format_percent
 from headrace.errors import HeadraceError
+from headrace.observe.evidence.limits import HoldingLimits
 from headrace.observe.evidence.model import Evidence
 from headrace.operate.doctor.advising.own_database import OwnDatabase, infer_own_database, predict_tps
 from headrace.operate.doctor.advising.remedies import find_change
 from headrace.operate.doctor.model import Finding, Gain
-from headrace.operate.doctor.signals import HostSignals, Signals, VolumeSignals, compute_most_bytes_s
+from headrace.operate.doctor.signals import HostSignals, ServerSignals, Signals, VolumeSignals, compute_most_bytes_s
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.simulation.database import predict
 from headrace.workload import TransactionWorkload
@@ -32,8 +33,8 @@ DRAWS = 12  # databases as probable as the calibration says, for the interval
 
 @dataclass(frozen=True)
 class Counsel:
-    """The ground of advice. `database`: a calibrated one, None: the counters of the window.
-    `region`: of prices. `as_of`: the day of limits and prices."""
+    """The basis of advice. `database`: a calibrated one; None: one that the window's counters
+    describe. `region`: of prices. `as_of`: the day of limits and prices."""
 
     database: TransactionWorkload | None = None
     region: str = "us-east-1"
@@ -43,14 +44,15 @@ class Counsel:
 def with_counsel(
     findings: list[Finding], evidence: Evidence, signals: Signals, counsel: Counsel, t: Thresholds
 ) -> list[Finding]:
-    """Adds to the findings on limits their gain, the next limit and what to do."""
+    """Returns the findings, those on limits with their gain, the next limit and what to do. Sets
+    `most_bytes_s` of these volumes' signals to that of all the evidence."""
     own = infer_own_database(signals)
     counselled = []
     for finding in findings:
         volume = next((candidate for candidate in signals.volumes if candidate.facts.name == finding.volume), None)
         if volume is not None:
             rows = next(candidate.rows for candidate in evidence.volumes if candidate.facts.name == finding.volume)
-            volume.most_bytes_s = compute_most_bytes_s(rows)  # of all that was seen, not of the window alone
+            volume.most_bytes_s = compute_most_bytes_s(rows)
         if finding.subject not in LIMITS or volume is None or volume.limits is None:
             counselled.append(finding)
             continue
@@ -66,8 +68,8 @@ def _add_counsel(
     own: OwnDatabase | None,
     t: Thresholds,
 ) -> Finding:
-    """Returns a finding on a limit with the gain of lifting it, the next limit and, if that is
-    worth money, the change to make. The words say what could not be estimated, and why."""
+    """Returns a finding on a limit with the gain of lifting it, the next limit and, if the gain is
+    worth money, the change to make. The words say what could not be estimated."""
     next_limit, factor = find_next_limit(finding.subject, volume, signals)
     most = _estimate_demand_factor(own, volume)
     if (room := compute_processor_room(signals.host)) is not None and own is not None:
@@ -101,14 +103,14 @@ def _add_counsel(
 
 
 def _find_balance(volume: VolumeSignals, subject: str) -> float | None:
-    """Returns the credits of today's run, percent: the volume's; none where the instance's are
-    gone. (One figure is for both, so a volume with credits of its own keeps them.)"""
+    """Returns the credits at the start of today's run, percent. The model takes one figure for
+    volume and instance: the volume's, or if it has no credits and the instance's are gone, 0."""
     return 0.0 if subject == "instance-credits" and volume.credits.last is None else volume.credits.last
 
 
 def estimate_gain(signals: Signals, storage: str, instance: str | None, counsel: Counsel) -> Gain | None:
-    """Returns the transactions on another storage for the data, with an interval; None where too
-    little is known, or the processors are nearly spent."""
+    """Returns the gain in transactions from another storage for the data, with an interval; None
+    where too little is known, or the processors are nearly spent."""
     volume = next(
         (candidate for candidate in signals.volumes if candidate.facts.role == "data" and candidate.limits is not None),
         None,
@@ -129,13 +131,11 @@ def explain_refusal(error: HeadraceError) -> str:
 
 
 def find_next_limit(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str | None, float | None]:
-    """Returns which limit binds next without this one, and at how many times today's load; both
-    None where no other limit is known."""
+    """Returns which limit binds next once `subject` is lifted, and at how many times today's load;
+    both None where no other limit is known."""
     limits = volume.limits
     if limits is None:
         return None, None
-    kinds = {"volume-credits": ("volume-credits",), "instance-credits": ("instance-credits",)}
-    lifted = kinds.get(subject, (subject,))
     rooms: dict[str, float] = {}
     on_instance = [other for other in signals.volumes if other.limits is not None]
     ios = sum(other.charged_iops for other in on_instance)
@@ -148,7 +148,7 @@ def find_next_limit(subject: str, volume: VolumeSignals, signals: Signals) -> tu
     }
     for name, demand in demands.items():
         allowed = limits.find_rate(name)
-        if name not in lifted and allowed and demand > 0:
+        if name != subject and allowed and demand > 0:
             rooms[name] = allowed / demand
     if (room := compute_processor_room(signals.host)) is not None:
         rooms["cpu"] = room.least
@@ -160,9 +160,8 @@ def find_next_limit(subject: str, volume: VolumeSignals, signals: Signals) -> tu
 
 @dataclass(frozen=True)
 class ProcessorRoom:
-    """Times today's transactions that the host's idle processors allow: at `least` where what else
-    is at work grows with them (kernel, clients of the same host), at `most` where the server alone
-    does."""
+    """Times today's transactions that the host's processors allow: at `least` if the work of kernel
+    and other programs grows with them, at `most` if the server's alone does."""
 
     least: float
     most: float
@@ -174,7 +173,8 @@ RELATED = 3.0
 
 
 def compute_processor_room(host: HostSignals) -> ProcessorRoom | None:
-    """Returns the room that processors leave; None where theirs or the server's part is unknown."""
+    """Returns the room that idle processors leave; None where their number or the server's share is
+    not known."""
     if not host.server or not host.vcpus:
         return None
     busy = min(1.0, max(host.busy or 0.0, host.server))
@@ -184,13 +184,12 @@ def compute_processor_room(host: HostSignals) -> ProcessorRoom | None:
 
 
 def are_processors_spent(host: HostSignals, t: Thresholds) -> bool:
-    """Returns whether so little of the processors is left that they decide what a lifted limit
-    brings."""
+    """Returns whether the processors are so busy that they decide what a lifted limit brings."""
     return (host.busy or 0.0) + (host.steal or 0.0) >= t.processor_share
 
 
 def explain_no_gain(host: HostSignals) -> str:
-    """Returns why no gain is said where the processors are spent, to be put behind a sentence."""
+    """Returns the sentence, after a space, that no gain is estimated as processors are spent."""
     at_work = format_percent((host.busy or 0.0) + (host.steal or 0.0))
     return f" The gain of lifting it is not estimated: {at_work} of the processors are at work or taken, and may bind instead."
 
@@ -213,8 +212,8 @@ def _limit_gain(gain: Gain, signals: Signals) -> Gain:
 
 
 def _estimate_demand_factor(own: OwnDatabase | None, volume: VolumeSignals) -> float:
-    """Returns times today's I/O that would be asked if no volume were in the way: the same clients
-    on the fastest volume there is."""
+    """Returns how many times today's transactions the same clients would run on the fastest volume;
+    UNKNOWN_FACTOR where that is not known."""
     if own is None or volume.limits is None:
         return UNKNOWN_FACTOR
     try:
@@ -247,16 +246,7 @@ def _simulate_gain(
     if limits is None:
         return None
     if counsel.database is not None and signals.server is not None:
-        return _predict_gain(
-            counsel.database,
-            limits.storage,
-            instance=limits.instance,
-            storage=storage,
-            to_instance=instance,
-            balance=balance,
-            signals=signals,
-            counsel=counsel,
-        )
+        return _predict_gain(counsel.database, limits, storage, instance, balance, signals.server, counsel.as_of)
     if own is None:
         return None
     ratios = []
@@ -268,44 +258,38 @@ def _simulate_gain(
         # The rate of today is known better from the window than from the model; the gain is the
         # model's ratio.
         ratios.append(after / before - 1.0 if before > 0 else 0.0)
-    middle, ends = ratios[0], ratios
-    return Gain(middle, min(ends), max(ends), None, None, None, "gain simulated from this window's counters")
+    how = "gain simulated from this window's counters"
+    return Gain(ratios[0], min(ratios), max(ratios), None, None, None, how)
 
 
 def _predict_gain(
     database: TransactionWorkload,
-    today: str,
-    *,
-    instance: str | None,
+    limits: HoldingLimits,
     storage: str,
-    to_instance: str | None,
+    instance: str | None,
     balance: float | None,
-    signals: Signals,
-    counsel: Counsel,
+    server: ServerSignals,
+    as_of: str | None,
 ) -> Gain | None:
-    """Returns the gain of a calibrated database on `storage` and `to_instance`, compared with
-    today's storage and `instance`, with its 80 % interval; None if it does 0 transactions a second
-    today. `balance`: credits of today's run at its start, percent."""
-    server = signals.server
-    assert server is not None
+    """Returns the gain of a calibrated database on `storage` and `instance`, compared with those of
+    `limits`, today's, with its 80 % interval; None if it does 0 transactions a second today.
+    `balance`: credits of today's run at its start, percent."""
     predicted = partial(
         predict,
         database,
-        as_of=counsel.as_of,
+        as_of=as_of,
         seconds=PREDICTED_S,
         start="warm",
         seed=None,
         threads=max(1, round(server.connected)),
         draws=DRAWS,
     )
-    before = predicted(today, instance=instance, start_balance_percent=balance)
-    after = predicted(storage, instance=to_instance)
-    was, now = before.summary, after.summary
-    if not was["tps"]:
+    before = predicted(limits.storage, instance=limits.instance, start_balance_percent=balance).summary
+    after = predicted(storage, instance=instance).summary
+    if not before["tps"]:
         return None
-    middle = now["tps"] / was["tps"] - 1.0
-    spread = now["relative_spread"] or 0.0
-    width = Z80 * spread * (1.0 + middle)
+    middle = after["tps"] / before["tps"] - 1.0
+    width = Z80 * (after["relative_spread"] or 0.0) * (1.0 + middle)
     return Gain(middle, middle - width, middle + width, None, None, None, f"gain simulated with {database.name}")
 
 
@@ -316,12 +300,12 @@ def _describe_gain(gain: Gain, t: Thresholds) -> str:
         words += f" Lifting it brings {_describe_change(gain)}"
         words += "; not worth money." if gain.transactions < t.advice_gain else "."
     if gain.next_limit is not None and gain.at_factor is not None:
-        then = caps.describe_cap(gain.next_limit)
-        bind = "bind" if then.endswith("IOPS") or gain.next_limit == "cpu" else "binds"
+        limit = caps.describe_cap(gain.next_limit)
+        bind = "bind" if limit.endswith("IOPS") or gain.next_limit == "cpu" else "binds"
         if gain.at_factor < NEAR:
-            words += f" It will not help alone: {then} {bind} at {gain.at_factor:.2g} times today's load."
+            words += f" It will not help alone: {limit} {bind} at {gain.at_factor:.2g} times today's load."
         else:
-            words += f" The next limit is {then}, at {gain.at_factor:,.2g} times today's load."
+            words += f" The next limit is {limit}, at {gain.at_factor:,.2g} times today's load."
     return words
 
 
@@ -337,5 +321,5 @@ def _describe_change(gain: Gain) -> str:
     return f"{format_percent(middle, sign='+')} transactions{span}"
 
 
-MANY = 2.0  # a change from which on a person reads times, not per cents
+MANY = 2.0  # a change (here threefold) from which on it is written in times, not in percent
 NEAR = 1.05  # a next limit within this is the same limit to a user (a guess)

@@ -31,8 +31,9 @@ LEAST_MS = 0.01
 
 @dataclass(frozen=True)
 class OwnDatabase:
-    """`database`: the core's parameters; `variants`: the same at the ends of what is not known.
-    `clients`: of the closed load. `cpu_tps`: transactions a second that the processors allow."""
+    """`database`: the core's parameters; `variants`: the same with the ends of BASE_SPREAD and
+    SHARPNESS. `clients`: of the closed load. `cpu_tps`: transactions a second that the processors
+    allow."""
 
     database: Mapping[str, object]
     variants: tuple[Mapping[str, object], ...]
@@ -51,7 +52,7 @@ def infer_own_database(signals: Signals) -> OwnDatabase | None:
     flushed = _compute_flushed_pages(signals, server) / server.tps
     clients = max(1, round(max(server.running, min(server.connected, 10 * max(server.running, 1.0)))))
     response_ms = clients / server.tps * 1e3
-    # The part of the response that is spent elsewhere; what runs is what can wait.
+    # The part of the response that clients wait for I/O; only statements that run can wait.
     waits_ms = server.felt * server.running / server.tps * 1e3
     base_ms = max(LEAST_MS, response_ms - waits_ms)
     cpu = server.get("server_cpus")

@@ -73,9 +73,9 @@ def _describe_change(volume: VolumeSignals, judge: LimitJudge, storage: Storage)
     lines = describe_modification(storage, today, prices.as_of)
     volume_id = volume.facts.id if len(today.members) == 1 else None
     cost = f"{more:+,.2f} USD a month ({usd:,.2f} instead of {usd_today:,.2f}; list prices of {prices.region})"
-    then = judge.compute_limits(storage)
-    if then.burst_bytes_s < SAME * _compute_movable_bytes(limits):
-        less, seen = (f"{value / MIB:,.0f} MiB/s" for value in (then.burst_bytes_s, volume.most_bytes_s))
+    new_limits = judge.compute_limits(storage)
+    if new_limits.burst_bytes_s < SAME * _compute_movable_bytes(limits):
+        less, seen = (f"{value / MIB:,.0f} MiB/s" for value in (new_limits.burst_bytes_s, volume.most_bytes_s))
         cost += f"; {less} are enough for the {seen} that were seen at the most, though {today} may give more"
     remedy = Remedy(
         f"Make it {storage}",
@@ -119,7 +119,7 @@ class LimitJudge:
             for space in spaces
         ]
         # In hundredths: the last half of one is not worth another type.
-        most = max((self._compute_room(then) for then in strongest if self._is_better(then)), default=0.0)
+        most = max((self._compute_given_share(limits) for limits in strongest if self._is_better(limits)), default=0.0)
         self.share = math.floor(100.0 * most) / 100.0
         results = Search(self, self.meets, lambda space: math.inf).run(spaces)
         cheapest = min((result for result in results if result.best is not None), key=rank, default=None)
@@ -140,13 +140,13 @@ class LimitJudge:
         return [Space(shape, None, 0) for shape in shapes]
 
     def compute_cost(self, candidate: Candidate) -> float:
-        """Returns USD a month, NaN where no price is known."""
+        """Returns what a candidate costs, USD a month; NaN where no price is known."""
         return self.prices.compute_volume_totals([candidate[0]])[0]
 
     def meets(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Says which candidates meet the goal."""
+        """Returns which candidates meet the goal."""
         every = [self.compute_limits(self._read(candidate)) for candidate in candidates]
-        return [self._is_better(then) and self._compute_room(then) >= self.share for then in every]
+        return [self._is_better(limits) and self._compute_given_share(limits) >= self.share for limits in every]
 
     def _read(self, candidate: Candidate) -> Storage:
         """Returns the storage of a candidate, with the chunks of today's array."""
@@ -157,24 +157,24 @@ class LimitJudge:
         """Returns the limits of a storage on today's instance."""
         return get_holding_limits(storage.text, self.limits.instance, self.prices.as_of)
 
-    def _compute_room(self, then: HoldingLimits) -> float:
+    def _compute_given_share(self, new_limits: HoldingLimits) -> float:
         """Returns the share of the needed rates that limits give for good, at most 1."""
-        rates = ((then.iops, self.ios), (then.bytes_s, self.bytes_s))
+        rates = ((new_limits.iops, self.ios), (new_limits.bytes_s, self.bytes_s))
         return min([1.0, *(given / need for given, need in rates if need)])
 
-    def _is_better(self, then: HoldingLimits) -> bool:
-        """Says whether the limit is higher, and no other is lower than what was bought or used."""
+    def _is_better(self, new_limits: HoldingLimits) -> bool:
+        """Returns whether the limit is higher, and none is lower than what was bought or used."""
         before = self.limits
-        if then.burst_iops < before.burst_iops and before.credit_unit != "bytes":
+        if new_limits.burst_iops < before.burst_iops and before.credit_unit != "bytes":
             return False
-        if then.burst_bytes_s < SAME * self.kept_bytes:
+        if new_limits.burst_bytes_s < SAME * self.kept_bytes:
             return False
         in_bytes = self.subject.endswith("throughput") or before.credit_unit == "bytes"
         if self.subject == "volume-credits":
-            return then.bytes_s > BETTER * before.bytes_s if in_bytes else then.iops > BETTER * before.iops
+            return new_limits.bytes_s > BETTER * before.bytes_s if in_bytes else new_limits.iops > BETTER * before.iops
         if self.subject.endswith("throughput"):
-            return then.burst_bytes_s > BETTER * before.burst_bytes_s
-        return then.burst_iops > BETTER * before.burst_iops
+            return new_limits.burst_bytes_s > BETTER * before.burst_bytes_s
+        return new_limits.burst_iops > BETTER * before.burst_iops
 
 
 def _compute_needed_rates(volume: VolumeSignals, limits: HoldingLimits, factor: float) -> tuple[float, float]:
@@ -188,7 +188,7 @@ def _compute_needed_rates(volume: VolumeSignals, limits: HoldingLimits, factor: 
 
 
 def _compute_movable_bytes(limits: HoldingLimits) -> float:
-    """Returns bytes a second of today's volume that its I/Os can move."""
+    """Returns the bytes a second that a volume can move: its throughput, or its IOPS of 256 KiB."""
     return min(limits.burst_bytes_s, limits.burst_iops * 256 * KIB)
 
 

@@ -4,7 +4,7 @@ would refuse."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from headrace.base import core
@@ -53,20 +53,10 @@ class VolumeChange:
     note: str = ""
 
     def invert(self) -> VolumeChange:
-        """Returns the change back. A volume that has grown stays as large."""
+        """Returns the change back, without a note. A volume that has grown stays as large."""
         size = max(self.before.size_gib, self.after.size_gib)
         back = VolumeSetting(self.before.type, size, self.before.iops, self.before.mib_s)
-        return VolumeChange(
-            self.volume_id,
-            self.name,
-            self.region,
-            self.account,
-            self.device,
-            self.after,
-            back,
-            -self.usd_month,
-            self.modification_starts,
-        )
+        return replace(self, before=self.after, after=back, usd_month=-self.usd_month, note="")
 
 
 @dataclass(frozen=True)
@@ -78,7 +68,7 @@ class RefusedChange:
 
 
 def list_changes(device: FleetDevice, target: Storage, usd_month: float, note: str = "") -> list[VolumeChange]:
-    """Returns what each member of a device becomes; members that stay as they are are left out.
+    """Returns what each member of a device becomes; members that do not change are left out.
 
     `usd_month`: the difference of the device's monthly bill, shared evenly by the members that
     change. `note`: what a reader of the changes should know.
@@ -117,7 +107,8 @@ def rank_changes(changes: Iterable[VolumeChange]) -> list[VolumeChange]:
 def check_changes(
     changes: Sequence[VolumeChange], volumes: dict[str, FleetVolume], now: datetime, as_of: str | None = None
 ) -> tuple[list[VolumeChange], list[RefusedChange]]:
-    """Returns what may be done, and what may not and why. An array changes whole or not at all."""
+    """Returns the changes that may be made, and those that may not with the reason. An array
+    changes whole or not at all."""
     refused = {
         change.volume_id: why
         for change in changes

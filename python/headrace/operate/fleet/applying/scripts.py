@@ -33,7 +33,7 @@ class PatchScripts:
     rollback: str
 
 
-def patch_scripts(
+def build_patch_scripts(
     changes: Sequence[VolumeChange], as_of: str | None = None, max_per_hour: int = MAX_PER_HOUR
 ) -> list[PatchScripts]:
     """Returns the scripts of each account, the changes in the order given."""
@@ -94,17 +94,17 @@ def _build_call(change: VolumeChange) -> str:
     starts = (
         ",".join(start.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") for start in change.modification_starts) or "-"
     )
-    words = [
+    arguments = [
         change.volume_id,
         change.region,
-        *_list_words(change.before),
-        *_list_words(change.after),
+        *_list_arguments(change.before),
+        *_list_arguments(change.after),
         f"{change.usd_month:+.2f}",
         starts,
     ]
-    return "change " + " ".join(quote(word) for word in words)
+    return "change " + " ".join(quote(argument) for argument in arguments)
 
 
-def _list_words(setting: VolumeSetting) -> list[str]:
+def _list_arguments(setting: VolumeSetting) -> list[str]:
     figures = [setting.type, setting.size_gib, setting.iops, setting.mib_s]
     return ["-" if figure is None else str(figure) for figure in figures]

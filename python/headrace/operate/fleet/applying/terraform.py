@@ -5,8 +5,8 @@
 The state says which resource a volume is, python-hcl2 reads the .tf files and tells where a value
 stands. If the value is a literal the diff has the new one; if it is a variable, shared by instances
 that do not all change alike, or in a module that is not in a folder here, a note names what to
-change by hand. Each file is read again as it will be, and must say what was asked for and otherwise
-what it said before. Needs the extra `headrace[terraform]`.
+change by hand. Each file is parsed again as it will be, and must have the new values and
+otherwise those of before. Needs the extra `headrace[terraform]`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TerraformPatch:
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _StateVolume:
     """A volume in the state: where it is configured and what the state says of it."""
 
     address: str
@@ -110,10 +110,10 @@ def build_terraform_patch(
     """Returns the changes of the volumes that the state in the file `state` (`terraform show
     -json`) knows, as a diff of the .tf files in `root` and its local modules. Raises InputError,
     also where the state is of another workspace, and CouldNotRun."""
-    return _Patch(make_path(root)).make(read_state(state), changes)
+    return _PatchBuilder(make_path(root)).make(read_state(state), changes)
 
 
-def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
+def read_state(file: str | PathLike[str]) -> dict[str, _StateVolume]:
     """Returns the volumes of a state (`terraform show -json`) by id. Raises InputError for a file
     that is something else or has no volumes."""
     path = make_path(file)
@@ -132,27 +132,27 @@ def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
         hint = "Run terraform show -json without a plan file."
         raise refuse_state.input(name, "is a plan, and what is there now is needed", hint)
     module = (document.get("values") or {}).get("root_module") or {}
-    placed_by_id = {placed.values["id"]: placed for placed in _list_volumes(module, ())}
-    if not placed_by_id:
+    volumes_by_id = {volume.values["id"]: volume for volume in _list_volumes(module, ())}
+    if not volumes_by_id:
         hint = "Is it another workspace? See terraform workspace list."
         raise refuse_state.input(name, "has no aws_ebs_volume", hint)
-    return placed_by_id
+    return volumes_by_id
 
 
-def _list_volumes(module: _Values, path: tuple[str, ...]) -> Iterator[_Placed]:
+def _list_volumes(module: _Values, path: tuple[str, ...]) -> Iterator[_StateVolume]:
     """Yields the managed volumes of a module and of the modules below it. `path`: names of the
     module calls that lead to it, from the root."""
     for resource in module.get("resources") or ():
         values = resource.get("values") or {}
         if resource.get("type") == "aws_ebs_volume" and resource.get("mode") == "managed" and values.get("id"):
-            yield _Placed(resource["address"], path, resource["name"], values)
+            yield _StateVolume(resource["address"], path, resource["name"], values)
     for child in module.get("child_modules") or ():
         # `module.a["x"].module.b`: names alone say where it is configured.
         names = tuple(name for name in re.split(r"\.?module\.", INDEX.sub("", child.get("address") or "")) if name)
         yield from _list_volumes(child, names)
 
 
-class _Patch:
+class _PatchBuilder:
     def __init__(self, root: Path) -> None:
         """Raises InputError where `root` is not a folder."""
         if not root.is_dir():
@@ -162,8 +162,9 @@ class _Patch:
         self.texts: dict[Path, str] = {}
         self.notes: list[TerraformNote] = []
 
-    def make(self, state: dict[str, _Placed], changes: Sequence[VolumeChange]) -> TerraformPatch:
-        """Makes the whole patch."""
+    def make(self, state: dict[str, _StateVolume], changes: Sequence[VolumeChange]) -> TerraformPatch:
+        """Returns the patch of the changes whose volumes are in the state, and collects its notes.
+        Raises InputError where none of them is."""
         here = [change for change in changes if change.volume_id in state]
         if changes and not here:
             rule = "has none of the volumes that change: it is of another workspace, account or fleet"
@@ -172,16 +173,16 @@ class _Patch:
         if len(here) < len(changes):
             self.note("", f"{len(changes) - len(here)} volumes that change are not in this state.")
         # Two calls of one local module share its files: what changes for one changes for both.
-        groups: dict[tuple[object, str], list[tuple[VolumeChange, _Placed]]] = defaultdict(list)
+        groups: dict[tuple[object, str], list[tuple[VolumeChange, _StateVolume]]] = defaultdict(list)
         for change in here:
-            placed = state[change.volume_id]
-            if self._is_as_planned(change, placed):
-                groups[self._get_key(placed)].append((change, placed))
+            volume = state[change.volume_id]
+            if self._is_as_planned(change, volume):
+                groups[self._get_key(volume)].append((change, volume))
         siblings: dict[tuple[object, str], int] = defaultdict(int)
-        for placed in state.values():
+        for volume in state.values():
             # A module that cannot be read has no resource of those that change.
             with contextlib.suppress(InputError):
-                siblings[self._get_key(placed)] += 1
+                siblings[self._get_key(volume)] += 1
         edits: dict[Path, list[tuple[int, int, str]]] = defaultdict(list)
         expected: dict[tuple[Path, str], dict[str, str | None]] = {}
         written: list[str] = []
@@ -198,31 +199,32 @@ class _Patch:
     def note(self, address: str, what: str) -> None:
         self.notes.append(TerraformNote(address, what))
 
-    def _is_as_planned(self, change: VolumeChange, placed: _Placed) -> bool:
+    def _is_as_planned(self, change: VolumeChange, volume: _StateVolume) -> bool:
         """Returns whether the state says of a volume what the inventory does."""
-        owner = str(placed.values.get("arn") or "").split(":")
+        owner = str(volume.values.get("arn") or "").split(":")
         if change.account.isdigit() and len(owner) > 4 and owner[4] not in ("", change.account):
             rule = f"is of account {owner[4]}, and the inventory says {change.account}"
-            raise refuse_state.input(placed.address, rule, "Give the state of the same account and workspace.")
-        says = placed.values
+            raise refuse_state.input(volume.address, rule, "Give the state of the same account and workspace.")
+        state_values = volume.values
         bought = {"iops": change.before.iops, "throughput": change.before.mib_s}
-        now = {"type": change.before.type, "size": change.before.size_gib} | {k: v for k, v in bought.items() if v}
-        wrong = [f"{key} {says.get(key)}" for key, value in now.items() if says.get(key) != value]
+        expected = {"type": change.before.type, "size": change.before.size_gib} | {k: v for k, v in bought.items() if v}
+        wrong = [f"{key} {state_values.get(key)}" for key, value in expected.items() if state_values.get(key) != value]
         if wrong:
             self.note(
-                placed.address,
+                volume.address,
                 f"the state says {', '.join(wrong)}, and EC2 {change.before}: run terraform plan -refresh-only first.",
             )
         return not wrong
 
     # --- a resource --------------------------------------------------
 
-    def _edit_resource(self, members: list[tuple[VolumeChange, _Placed]], siblings: int):
-        """Returns the edits of a resource: the resource, what is put where, and what it must say
-        afterwards; None where it is to be done by hand, with a note."""
-        change, placed = members[0]
-        address = INDEX.sub("", placed.address) if siblings > 1 else placed.address
-        resource = self._find_resource(placed)
+    def _edit_resource(self, members: list[tuple[VolumeChange, _StateVolume]], siblings: int):
+        """Returns a resource, its edits (start, end, new text) and the values of its arguments
+        after them; None, with a note, where it must be changed by hand. `siblings`: how many
+        volumes of the state the resource makes."""
+        change, volume = members[0]
+        address = INDEX.sub("", volume.address) if siblings > 1 else volume.address
+        resource = self._find_resource(volume)
         if resource is None:
             return None
         targets = {change.after for change, _ in members}
@@ -232,9 +234,9 @@ class _Patch:
                 if len(members) < siblings
                 else "its instances change differently"
             )
-            for change, placed in members:
+            for change, volume in members:
                 self.note(
-                    placed.address,
+                    volume.address,
                     f"{how}, and they share their arguments: set {_format_arguments(change.after)} for this one.",
                 )
             return None
@@ -254,10 +256,11 @@ class _Patch:
     def _edit(
         self, address: str, resource: _Resource, name: str, value: str | None, edits: list, arguments: dict
     ) -> bool:
-        """Makes an argument have a value (None: be absent). True when that can be done."""
-        there = resource.attributes.get(name)
+        """Adds to `edits` what gives an argument its value (None: takes it out), and to `arguments`
+        the value. Returns False, with a note, where it must be done by hand."""
+        attribute = resource.attributes.get(name)
         arguments[name] = value
-        if there is None:
+        if attribute is None:
             if value is not None:
                 line = f"{name} = {_format_value(name, value)}"
                 after = next(
@@ -268,25 +271,26 @@ class _Patch:
                     return False
                 edits.append((after.whole[1], after.whole[1], f"{after.end_of_line}{resource.indent}{line}"))
             return True
-        if there.literal is None:
-            what = ", ".join(dict.fromkeys(REFERENCE.findall(there.text))) or there.text[:60]
+        if attribute.literal is None:
+            what = ", ".join(dict.fromkeys(REFERENCE.findall(attribute.text))) or attribute.text[:60]
             action = "is to be taken out" if value is None else f"must become {_format_value(name, value)}"
             self.note(address, f"{name} is {what}, not a literal: it {action}.")
             return False
         if value is None:
-            if not there.alone:
+            if not attribute.alone:
                 self.note(address, f"{name} is to be taken out; its arguments stand on one line.")
                 return False
-            edits.append((*there.whole, ""))
-        elif there.literal != value:
-            quoted = there.text.startswith('"')
-            edits.append((*there.value, f'"{value}"' if quoted else _format_value(name, value)))
+            edits.append((*attribute.whole, ""))
+        elif attribute.literal != value:
+            quoted = attribute.text.startswith('"')
+            edits.append((*attribute.value, f'"{value}"' if quoted else _format_value(name, value)))
         return True
 
-    def _find_home(self, placed: _Placed) -> tuple[_Folder | None, str]:
-        """Returns the folder of its module; or None, and where that comes from."""
+    def _find_module_folder(self, volume: _StateVolume) -> tuple[_Folder | None, str]:
+        """Returns the folder of a volume's module; or None, and in words where the module comes
+        from."""
         folder = self._read_folder(self.root)
-        for name in placed.module:
+        for name in volume.module:
             source = folder.modules.get(name)
             if source is None or not source.startswith("."):
                 where = f"module {name} comes from {source}" if source else f"module {name} is not in {folder.path}"
@@ -294,25 +298,25 @@ class _Patch:
             folder = self._read_folder((folder.path / source).resolve())
         return folder, ""
 
-    def _get_key(self, placed: _Placed) -> tuple[object, str]:
-        """Returns the resource in the files that a volume is made by."""
-        folder, _ = self._find_home(placed)
-        return (placed.module if folder is None else folder.path), placed.name
+    def _get_key(self, volume: _StateVolume) -> tuple[object, str]:
+        """Returns the key of the resource that makes a volume: its folder and name."""
+        folder, _ = self._find_module_folder(volume)
+        return (volume.module if folder is None else folder.path), volume.name
 
-    def _find_resource(self, placed: _Placed) -> _Resource | None:
+    def _find_resource(self, volume: _StateVolume) -> _Resource | None:
         """Returns the resource of a volume in the .tf files; None, with a note, if it is not there
         or has arguments of neither type nor size."""
-        folder, where = self._find_home(placed)
+        folder, where = self._find_module_folder(volume)
         if folder is None:
-            self.note(placed.address, f"{where}: change it there.")
+            self.note(volume.address, f"{where}: change it there.")
             return None
-        resource = folder.resources.get(placed.name)
+        resource = folder.resources.get(volume.name)
         if resource is None:
             self.note(
-                placed.address, f"its resource is not in the .tf files of {folder.path}: is that the right folder?"
+                volume.address, f"its resource is not in the .tf files of {folder.path}: is that the right folder?"
             )
         elif "type" not in resource.attributes and "size" not in resource.attributes:
-            self.note(placed.address, "its resource has neither type nor size as arguments.")
+            self.note(volume.address, "its resource has neither type nor size as arguments.")
             return None
         return resource
 
@@ -328,7 +332,7 @@ class _Patch:
                     self.texts[file] = text = read_bytes(file, MAX_FILE_BYTES).decode("utf-8-sig")
                 except UnicodeDecodeError:
                     raise InputError(str(file), "is not UTF-8 text", "HCL 2", "Save it as UTF-8.") from None
-                _read(_parse_tree(file, text), text, file, folder)
+                _read_blocks(_parse_tree(file, text), text, file, folder)
             self.folders[path] = folder
         return self.folders[path]
 
@@ -346,17 +350,18 @@ class _Patch:
             # From the end; of those at one place the last first, so that they stand in order.
             for start, end, text in reversed(sorted(edits[file], key=lambda edit: edit[:2])):
                 after = after[:start] + text + after[end:]
-            self._check(file, after, expected)
+            self._check_text(file, after, expected)
             name = file.resolve().relative_to(base)
             lines = difflib.unified_diff(_split_lines(before), _split_lines(after), f"a/{name}", f"b/{name}")
             parts += [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
         return "".join(parts)
 
-    def _check(self, file: Path, after: str, expected: dict) -> None:
-        """Reads the file as it will be: what was to change has, and nothing else."""
+    def _check_text(self, file: Path, after: str, expected: dict) -> None:
+        """Checks that the file as it will be has the expected arguments, and otherwise the same as
+        before. Raises CouldNotRun."""
         old, new = _Folder(file.parent), _Folder(file.parent)
-        _read(_parse_tree(file, self.texts[file]), self.texts[file], file, old)
-        _read(_parse_tree(file, after), after, file, new)
+        _read_blocks(_parse_tree(file, self.texts[file]), self.texts[file], file, old)
+        _read_blocks(_parse_tree(file, after), after, file, new)
         for name, resource in new.resources.items():
             arguments = {key: part.literal or part.text for key, part in old.resources[name].attributes.items()}
             arguments |= expected.get((file, name), {})
@@ -388,7 +393,7 @@ def _format_value(name: str, value: str) -> str:
 
 
 def _list_anchors(name: str) -> list[str]:
-    """Returns the arguments behind which one is put, the nearest first."""
+    """Returns the arguments behind which a new one may stand, the nearest first."""
     return [*reversed(ARGUMENTS[: ARGUMENTS.index(name)]), *ARGUMENTS]
 
 
@@ -412,8 +417,8 @@ def _parse_tree(file: Path, text: str) -> _Node:
         raise InputError(where, "is not HCL that python-hcl2 reads", "HCL 2", "Run terraform validate.") from None
 
 
-def _read(tree: _Node, text: str, file: Path, folder: _Folder) -> None:
-    """Takes the resources and modules of a file in."""
+def _read_blocks(tree: _Node, text: str, file: Path, folder: _Folder) -> None:
+    """Adds the volumes' resources and the modules of a file to its folder."""
     for block in tree.find_data("block"):
         labels = [_get_label(child) for child in block.children if _get_kind(child) in ("identifier", "string")]
         body = next(child for child in block.children if _get_kind(child) == "body")

@@ -2,8 +2,8 @@
 
 Read from /proc and /sys. `root` is where those two are: / but for tests.
 
-A filesystem is told by its device number and not by where it is mounted: the same one may be
-mounted at several places (bind mounts), and is frozen once.
+A filesystem is known by its device number and not by where it is mounted: one may be mounted at
+several places (bind mounts), and is frozen once.
 """
 
 from __future__ import annotations
@@ -54,12 +54,17 @@ def _read_text(root: Path, name: str) -> str:
         return ""
 
 
-def mount_of(path: str, mounted: list[Mount]) -> Mount:
+def get_mount(path: str, mounted: list[Mount]) -> Mount:
     """Returns the mount that a path without symbolic links is on. Raises CouldNotRun."""
     mount = find_mount(path, mounted)
     if mount is None:
         raise CouldNotRun(path, "is on no filesystem that is mounted here", "proc_pid_mountinfo(5)")
     return mount
+
+
+def format_number(device: int) -> str:
+    """Returns a device number (`st_dev`) as mountinfo has it: MAJOR:MINOR."""
+    return f"{os.major(device)}:{os.minor(device)}"
 
 
 def find_filesystems(paths: Iterable[str], root: Path = Path("/")) -> tuple[Filesystem, ...]:
@@ -69,10 +74,10 @@ def find_filesystems(paths: Iterable[str], root: Path = Path("/")) -> tuple[File
     reached by a bind mount, and filesystems without a block device of their own.
     """
     mounted = list_mounts(root)
-    slash = mount_of("/", mounted)
+    slash = get_mount("/", mounted)
     by_number: dict[str, Filesystem] = {}
     for path in paths:
-        mount = mount_of(path, mounted)
+        mount = get_mount(path, mounted)
         if mount.number in by_number:
             continue
         if mount.number == slash.number:
@@ -97,17 +102,18 @@ def escape_text(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class Below:
-    """The parts that a filesystem's device is made of. `disks`: names of the disks, without
-    partitions, in order. `layout`: the arrays and logical volumes on the way, in words that `mdadm`
-    and `lvm` know, from the filesystem down."""
+class DeviceStack:
+    """The devices below a filesystem. `disks`: names of the disks, without partitions, in order.
+    `layout`: the arrays and logical volumes from the filesystem down, by the keys of `_read_array`
+    and `_read_mapping`."""
 
     disks: tuple[str, ...]
     layout: tuple[dict[str, str], ...]
 
 
-def find_disks(device: str, root: Path = Path("/")) -> Below:
-    """Follows md arrays, LVM and partitions down to the disks."""
+def find_disks(device: str, root: Path = Path("/")) -> DeviceStack:
+    """Returns the devices below a device, through md arrays, LVM and partitions down to the
+    disks."""
     disks: dict[str, None] = {}
     layout: dict[str, dict[str, str]] = {}
 
@@ -133,7 +139,7 @@ def find_disks(device: str, root: Path = Path("/")) -> Below:
             follow(slave)
 
     follow(device)
-    return Below(tuple(disks), tuple(layout.values()))
+    return DeviceStack(tuple(disks), tuple(layout.values()))
 
 
 def _list_entries(folder: Path) -> list[Path]:
@@ -194,7 +200,8 @@ def _list_group_devices(root: Path, uuid: str, own: list[str]) -> list[str]:
 
 
 def find_volume_id(disk: str, root: Path = Path("/")) -> str | None:
-    """Returns the EBS volume of a disk, by its serial number or udev's name; None without."""
+    """Returns the id of a disk's EBS volume, from its serial number or udev's name; None without
+    either."""
     serial = SERIAL.fullmatch(_read_text(root, f"sys/class/block/{disk}/device/serial").strip())
     if serial is not None:
         return f"vol-{serial[1]}"

@@ -15,7 +15,7 @@ from headrace.base.files import write_back
 from headrace.base.processes import PRIVATE_ENVIRONMENT, spawn
 from headrace.errors import CouldNotRun
 from headrace.operate.snapshots.freezing import watchdog
-from headrace.operate.snapshots.freezing.filesystems import Filesystem, escape_text, refuse
+from headrace.operate.snapshots.freezing.filesystems import Filesystem, escape_text, format_number, refuse
 
 # Until the watchdog is up: starting Python and locking its memory takes 0.1 s on an idle machine. A
 # guess for a busy one. Nothing is frozen yet.
@@ -26,13 +26,12 @@ GRACE_S = 5.0
 
 
 @dataclass(frozen=True)
-class Frozen:
-    """The course of a freeze. Times in ns of CLOCK_MONOTONIC: from the first call to freeze
-    (writers begin to wait) to the last thaw. `unbroken`: frozen from the first to the last, by us
-    alone."""
+class FreezeTimes:
+    """Times of a freeze, ns of CLOCK_MONOTONIC: the first call to freeze, when writers begin to
+    wait, and the last thaw. `unbroken`: all filesystems were frozen until we thawed them in
+    time."""
 
     began_ns: int
-    complete_ns: int
     ended_ns: int
     unbroken: bool
 
@@ -57,12 +56,12 @@ class Freezer:
         self._handles: list[int] = []
         self._commands = self._answers = -1
         self._program: subprocess.Popen[bytes] | None = None
-        self._text = b""
-        self._frozen: dict[int, tuple[int, int]] = {}
+        self._buffer = b""
+        self._frozen: dict[int, int] = {}
         self._thawed: dict[int, int] = {}
         self._lost = False
         self._refused = -1
-        self._asked = self._dead = False
+        self._ordered = self._dead = False
 
     def __enter__(self) -> Freezer:
         """Opens the mount points and starts the watchdog. Raises CouldNotRun; then nothing stays
@@ -79,7 +78,7 @@ class Freezer:
     def __exit__(self, *_: object) -> None:
         """Thaws what is still frozen, ends the watchdog and closes the mount points."""
         try:
-            self._let_go()
+            self._end_watchdog()
         finally:
             for handle in self._handles:
                 os.close(handle)
@@ -102,21 +101,21 @@ class Freezer:
     def freeze(self) -> None:
         """Freezes all of them. Raises CouldNotRun where one refuses or the deadline passes; nothing
         is frozen then."""
-        self._asked = True
+        self._ordered = True
         try:
             os.write(self._commands, b"freeze\n")
         except OSError:
             raise _make_ended_error() from None
         until = time.monotonic() + self.deadline_s + GRACE_S
         while True:
-            words = self._read_answer(until)
-            match words[0] if words else "":
+            fields = self._read_answer(until)
+            match fields[0] if fields else "":
                 case "all":
                     return
                 case "refused":
-                    self._refused = int(words[1])
+                    self._refused = int(fields[1])
                     self.thaw()
-                    raise self._make_refusal(int(words[1]), int(words[2]))
+                    raise self._make_refusal(int(fields[1]), int(fields[2]))
                 case "late" | "":
                     self.thaw()
                     raise refuse.run(
@@ -125,18 +124,15 @@ class Freezer:
                         "Is a volume paused, or far too slow for what is to be written back?",
                     )
                 case _:
-                    self._note(words)
+                    self._record_answer(fields)
 
-    def thaw(self) -> Frozen:
-        """Thaws all of them, and says how it went. Never raises while something is frozen."""
-        began = min((first for first, _ in self._frozen.values()), default=0)
-        complete = max((last for _, last in self._frozen.values()), default=0)
-        self._let_go()
-        began = began or min((first for first, _ in self._frozen.values()), default=0)
+    def thaw(self) -> FreezeTimes:
+        """Thaws all of them, ends the watchdog, and returns the times of the freeze. Never raises
+        while something is frozen."""
+        self._end_watchdog()
+        began = min(self._frozen.values(), default=0)
         whole = len(self._thawed) == len(self._handles)
-        return Frozen(
-            began, complete, max(self._thawed.values(), default=began), whole and not (self.late or self._lost)
-        )
+        return FreezeTimes(began, max(self._thawed.values(), default=began), whole and not (self.late or self._lost))
 
     # --- the watchdog ---
 
@@ -147,9 +143,9 @@ class Freezer:
         self._answers, answers = os.pipe2(os.O_CLOEXEC)
         numbers = [commands, answers, *self._handles]
         # -I, -S: nothing of this user's or of the package is imported.
-        words = [sys.executable, "-I", "-S", str(Path(watchdog.__file__).resolve()), str(self.deadline_s)]
+        command = [sys.executable, "-I", "-S", str(Path(watchdog.__file__).resolve()), str(self.deadline_s)]
         try:
-            self._program = spawn([*words, *map(str, numbers)], environment=PRIVATE_ENVIRONMENT, passed=numbers)
+            self._program = spawn([*command, *map(str, numbers)], environment=PRIVATE_ENVIRONMENT, passed=numbers)
         except OSError as error:
             raise refuse.run("the watchdog", f"could not be started: {error.strerror}") from None
         finally:
@@ -159,8 +155,9 @@ class Freezer:
             raise _make_ended_error()
 
     def _read_answer(self, until: float) -> list[str]:
-        """Returns the next line of the watchdog; nothing when it is dead or silent."""
-        while b"\n" not in self._text:
+        """Waits until the time `until` (monotonic) for the next line of the watchdog, and returns
+        its fields; none when it is dead or silent."""
+        while b"\n" not in self._buffer:
             remaining_s = until - time.monotonic()
             if self._answers < 0 or remaining_s <= 0 or not select.select([self._answers], [], [], remaining_s)[0]:
                 return []
@@ -168,25 +165,26 @@ class Freezer:
             if not part:
                 self._dead = True
                 return []
-            self._text += part
-        line, _, self._text = self._text.partition(b"\n")
+            self._buffer += part
+        line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode().split()
 
-    def _note(self, words: list[str]) -> None:
-        """Keeps an answer of the watchdog: when a filesystem was frozen or thawed (ns of
-        CLOCK_MONOTONIC), that another process thawed it, or that the deadline has passed."""
-        match words[0]:
+    def _record_answer(self, fields: list[str]) -> None:
+        """Keeps what an answer of the watchdog says: when a filesystem's freeze began or it was
+        thawed (ns of CLOCK_MONOTONIC), that another process thawed it, or that the deadline has
+        passed."""
+        match fields[0]:
             case "frozen":
-                self._frozen[int(words[1])] = (int(words[2]), int(words[3]))
+                self._frozen[int(fields[1])] = int(fields[2])
             case "thawed":
-                self._thawed[int(words[1])] = int(words[2])
+                self._thawed[int(fields[1])] = int(fields[2])
             case "lost":
                 self._lost = True
             case "late":
                 self.late = True
 
-    def _let_go(self) -> None:
-        """Has the watchdog thaw; thaws here where the watchdog is dead.
+    def _end_watchdog(self) -> None:
+        """Has the watchdog thaw, waits GRACE_S seconds at most, and thaws here if it is dead.
 
         A watchdog that lives and is silent waits for a freeze that hangs in the kernel, and to thaw
         now would hang as well. It stays, and thaws when that freeze ends.
@@ -195,8 +193,8 @@ class Freezer:
             return
         os.close(self._commands)  # it thaws when the pipe is closed, by whatever means
         until = time.monotonic() + GRACE_S
-        while (words := self._read_answer(until)) and words[0] != "done":
-            self._note(words)
+        while (fields := self._read_answer(until)) and fields[0] != "done":
+            self._record_answer(fields)
         # The pipe's end, not that of the process, which is noted a moment later: the kernel closes
         # the pipe when its last thread has ended, so no freeze of it comes after.
         if self._dead:
@@ -205,7 +203,7 @@ class Freezer:
         self._commands = self._answers = -1
         program, self._program = self._program, None
         try:
-            program.wait(GRACE_S if words else 0)
+            program.wait(GRACE_S if fields else 0)
         except subprocess.TimeoutExpired:
             program.returncode = 0  # no longer ours to wait for
 
@@ -214,7 +212,7 @@ class Freezer:
         import fcntl
 
         # It may have died between a freeze and the word of it: all that did not refuse, then.
-        for number, handle in enumerate(self._handles if self._asked else ()):
+        for number, handle in enumerate(self._handles if self._ordered else ()):
             if number not in self._thawed and number != self._refused:
                 try:
                     fcntl.ioctl(handle, watchdog.FITHAW, 0)
@@ -240,10 +238,10 @@ def _open_place(filesystem: Filesystem) -> int:
         handle = os.open(filesystem.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise refuse.run(escape_text(filesystem.place), f"cannot be opened: {error.strerror}") from None
-    number = os.fstat(handle).st_dev
-    if f"{os.major(number)}:{os.minor(number)}" != filesystem.number:
+    number = format_number(os.fstat(handle).st_dev)
+    if number != filesystem.number:
         os.close(handle)
-        rule = f"is device {os.major(number)}:{os.minor(number)} now, and was {filesystem.number}"
+        rule = f"is device {number} now, and was {filesystem.number}"
         hint = "Was something mounted over it? Try again."
         raise CouldNotRun(escape_text(filesystem.place), rule, "proc_pid_mountinfo(5)", hint)
     return handle

@@ -1,4 +1,4 @@
-"""The program that freezes filesystems and is sure to thaw them. Run by itself, not imported.
+"""The program that freezes filesystems and is sure to thaw them. `Freezer` runs it as a process.
 
     watchdog.py DEADLINE_S COMMANDS_FD ANSWERS_FD FILESYSTEM_FD...
 
@@ -49,7 +49,7 @@ LOOK_EVERY_S = 0.001
 
 
 class Watchdog:
-    """The filesystems that it holds, and which of them are frozen."""
+    """Freezes and thaws filesystems, and remembers which of them are frozen."""
 
     def __init__(self, answers: int, filesystems: list[int]) -> None:
         """Takes the descriptor of the pipe for answers, and those of the filesystems' folders."""
@@ -59,12 +59,12 @@ class Watchdog:
         self.ending = False
 
     def say(self, text: str) -> None:
-        """Tells the process that asked, if it still lives."""
+        """Writes an answer to the process that sent the command, if it still lives."""
         with contextlib.suppress(OSError):
             os.write(self.answers, f"{text}\n".encode())
 
     def freeze(self, number: int) -> None:
-        """Freezes one of them, unless told to end."""
+        """Freezes the filesystem `number`, unless the watchdog is ending."""
         if self.ending:
             return
         began = time.monotonic_ns()

@@ -78,9 +78,9 @@ def simulate_choices(
     every, today = (answer.recommended, *answer.choices.winners, *answer.choices.closest), answer.choices.compared
     choices = [choice for choice in every if choice is not None]
     bursting = [choice for choice in choices if choice.volume_type in ("gp2", "st1", "sc1")][:1]
-    shown = [*choices[:DRAWN], *bursting, *([today] if today else [])]
+    drawn = [*choices[:DRAWN], *bursting, *([today] if today else [])]
     chosen = {
-        f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage: choice for choice in shown
+        f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage: choice for choice in drawn
     }
     day, cycle = answer.search.as_of, answer.load.cycle
     settings = {"as_of": day, "form": "interval", "start_balance": start_balance, "cycle": cycle}

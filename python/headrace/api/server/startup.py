@@ -28,7 +28,7 @@ class EndpointAddress:
     answers: bool
 
 
-def find(data_dir: Path) -> EndpointAddress | None:
+def find_endpoint(data_dir: Path) -> EndpointAddress | None:
     """Returns the address of the endpoint of the lab in this directory; None if it has none."""
     try:
         document = json.loads(get_endpoint_file(data_dir).read_text())

@@ -100,8 +100,8 @@ def read_request(source: str, storages: list[str], current: str | None, workload
 
 
 def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -> Proof:
-    """Runs a proof with a progress bar; a proof that is cut short is shown before it ends the
-    command."""
+    """Runs a proof with a progress bar and returns it. Of a proof that is cut short it says where
+    the measured values are, and writes the page, before the error goes on."""
     last = {"what": ""}
     with show_progress("proving") as tick:
 

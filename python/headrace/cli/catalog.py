@@ -131,20 +131,16 @@ def instances(
         }
         for row in frame.to_dicts()
     ]
-    baseline_note = "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always."
     days = sorted({day.rpartition(" ")[2] for day in frame["price_as_of"] if day})
     verified = f"last verified {describe_days(days[0], days[-1])}" if days else "none of which is known"
-    price_note = f"On-demand prices for {region}, {verified}."
     notes = (
-        baseline_note,
-        price_note,
+        "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always.",
+        f"On-demand prices for {region}, {verified}.",
         *list_unconfirmed(frame, lambda row: row["instance_type"]),
         LOOK_UP if sources else ASK,
     )
-    right, prose = (
-        ("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour"),
-        ("price source", "price verified"),
-    )
+    right = ("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour")
+    prose = ("price source", "price verified")
     _print_table(rows, ("?", *prose), *notes, right=right, prose=prose, drop=("local GB",))
 
 
@@ -152,11 +148,8 @@ def _format_range(low: float | None, high: float | None) -> str:
     """Returns a range as `LOW > HIGH`, or one number where both are equal."""
     if high is None:
         return "not known"
-    return (
-        words.format_number(high, 4)
-        if low == high
-        else f"{words.format_number(low, 4)} > {words.format_number(high, 4)}"
-    )
+    text = words.format_number(high, 4)
+    return text if low == high else f"{words.format_number(low, 4)} > {text}"
 
 
 @app.command()

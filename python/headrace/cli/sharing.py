@@ -44,8 +44,7 @@ class OptionDetails(TypedDict, total=False):
 
 
 def make_option(metavar: str | None, help: str, *names: str, **more: Unpack[OptionDetails]) -> OptionInfo:
-    """Returns an option; without names it is called as its parameter is: `log_dir` is
-    --log-dir."""
+    """Returns an option; without names it is called as its parameter is: `log_dir` is --log-dir."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 

@@ -115,11 +115,9 @@ def _grows_into(before: Storage, after: Storage) -> bool:
 
 def _describe_layout(choice: Choice) -> str:
     """Names the layout of a choice in words."""
-    return (
-        "one volume"
-        if choice.members == 1
-        else f"{choice.members} volumes in {choice.layout.upper().replace('RAID', 'RAID ')}"
-    )
+    if choice.members == 1:
+        return "one volume"
+    return f"{choice.members} volumes in {choice.layout.upper().replace('RAID', 'RAID ')}"
 
 
 def _find_architecture(choice: Choice) -> str | None:
@@ -164,10 +162,8 @@ def list_actions(choice: Choice | None, today: Choice | None, as_of: str, is_mar
     memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
     apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
     command = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory-gib {memory} --output diff"
-    steps.append(
-        {"what": "Settings of the server that fit this storage, with their reasons", "lines": [command], "undo": ""}
-    )
-    return steps
+    what = "Settings of the server that fit this storage, with their reasons"
+    return [*steps, {"what": what, "lines": [command], "undo": ""}]
 
 
 def _list_managed_actions(choice: Choice, engine: str) -> list[dict]:
@@ -198,9 +194,9 @@ def _list_managed_actions(choice: Choice, engine: str) -> list[dict]:
 
 
 def _list_cache_actions(choice: Choice, today: Choice | None, is_new: bool) -> list[dict]:
-    """Returns, in a list, the step that sets the cache which the figures of a choice count on, where
-    today's is another or not known: the line of my.cnf, and `SET GLOBAL` where the server keeps
-    running. `is_new`: the server moves to other volumes."""
+    """Returns, in a list, the step that sets the cache which the figures of a choice count on,
+    where today's is another or not known: the line of my.cnf, and `SET GLOBAL` where the server
+    keeps running. `is_new`: the server moves to other volumes."""
     if choice.cache_gib is None or (today is not None and not _has_other_cache(today, choice)):
         return []
     name, engine = _get_cache_setting(choice), choice.engine or "innodb"
@@ -235,17 +231,16 @@ def _list_log_actions(choice: Choice, today: Choice | None, is_new: bool, as_of:
     if choice.log_storage is None or choice.log_storage == before:
         return []
     log = Storage.parse(choice.log_storage)
-    action = (
-        _describe_creation(log)
-        if is_new or before is None
-        else describe_modification(log, Storage.parse(before), as_of)
-    )
+    if is_new or before is None:
+        action = _describe_creation(log)
+    else:
+        action = describe_modification(log, Storage.parse(before), as_of)
     return [action | {"what": f"For redo and binlog: {action['what'][0].lower()}{action['what'][1:]}"}]
 
 
 def describe_modification(after: Storage, before: Storage, as_of: str) -> dict:
-    """Returns the step that modifies volumes in place: `what`, `lines` to paste, `undo`, `source` of
-    AWS's rules."""
+    """Returns the step that modifies volumes in place: `what`, `lines` to paste, `undo`, `source`
+    of AWS's rules."""
     with translate_core_errors():
         rules = core.modification_rules(as_of, after.members[0].size_gib)
     often = (
@@ -298,33 +293,23 @@ def _describe_creation(storage: Storage) -> dict:
     `undo`."""
     volume, count = storage.members[0], len(storage.members)
     line = f"aws ec2 create-volume --availability-zone ZONE --encrypted {' '.join(_list_parameters(volume))}"
-    what = (
-        "Create the volume"
-        if count == 1
-        else f"Create {count} of these volumes, and put them together ({storage.layout}, chunk {storage.chunk_kib} KiB)"
-    )
-    lines = [line]
+    what, lines = "Create the volume", [line]
     if count > 1:
+        chunk = f"chunk {storage.chunk_kib} KiB"
+        what = f"Create {count} of these volumes, and put them together ({storage.layout}, {chunk})"
         level = storage.layout.removeprefix("raid").removesuffix("f2")
         layout = " --layout=f2" if storage.layout == "raid10f2" else ""
         array = f"--level={level}{layout} --chunk={storage.chunk_kib} --raid-devices={count}"
         lines.append(f"sudo mdadm --create /dev/md0 {array} DEVICE...    # {NAMED_BY_ID}")
-    return {
-        "what": what,
-        "lines": lines,
-        "undo": f"aws ec2 delete-volume --volume-id {VOLUME_ID}    # of each, once nothing is on it",
-    }
+    undo = f"aws ec2 delete-volume --volume-id {VOLUME_ID}    # of each, once nothing is on it"
+    return {"what": what, "lines": lines, "undo": undo}
 
 
 def _list_terraform_lines(volume: Volume, count: int) -> list[str]:
     """Returns the lines of a Terraform block for `count` equal volumes; GiB, IOPS and MiB/s."""
     iops, mib_s = get_bought_performance(volume)
-    pairs = [
-        ("type", f'"{API_TYPES.get(volume.type, volume.type)}"'),
-        ("size", volume.size_gib),
-        ("iops", iops),
-        ("throughput", mib_s),
-    ]
+    kind = f'"{API_TYPES.get(volume.type, volume.type)}"'
+    pairs = [("type", kind), ("size", volume.size_gib), ("iops", iops), ("throughput", mib_s)]
     pairs += [("count", count)] if count > 1 else []
     return [f"{name:<10} = {value}" for name, value in pairs if value is not None]
 

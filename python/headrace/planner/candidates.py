@@ -136,7 +136,7 @@ class Family:
 
     @property
     def data_copies(self) -> int:
-        """How often the layout stores the data: twice on mirrors."""
+        """Copies of the data that the layout stores: 2 on mirrors."""
         return 2 if self.layout == "raid10" else 1
 
     @property
@@ -298,9 +298,8 @@ def _compute_gib(family: Family, member_gib: int, iops: int) -> int:
 def list_member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
     """Returns the numbers of volumes that a layout may have, up to `max_volumes`: RAID 10 needs an
     even number, 4 or more."""
-    return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[
-        layout
-    ]
+    counts = {"single": (1,), "raid0": range(2, max_volumes + 1), "raid10": range(4, max_volumes + 1, 2)}
+    return tuple(counts[layout])
 
 
 def list_shapes(family: Family, size_gib: int) -> list[Shape]:
@@ -327,10 +326,8 @@ def make_shape(family: Family, members: int, gib: int) -> Shape:
         most = max(low, min(most, int(per_gib * family.max_gib)))
     if not family.buys_throughput:
         return Shape(family, members, gib, (low, most))
-    included, highest = (
-        int(family.find_figure("throughput", "included_mib_s") or 0),
-        int(family.find_figure("throughput", "max_mib_s") or 0),
-    )
+    included = int(family.find_figure("throughput", "included_mib_s") or 0)
+    highest = int(family.find_figure("throughput", "max_mib_s") or 0)
     ratio = family.find_figure("throughput", "mib_s_per_iops") or math.inf
     return Shape(family, members, gib, (low, most), (included, int(min(highest, most * ratio))))
 
@@ -433,13 +430,7 @@ NOT_ASKED_FOR = "its data is gone when the instance stops (--allow-instance-stor
 def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
     """Returns the types and layouts the user does not want, given as a sequence or as text with
     commas. Raises InputError for an unknown name."""
-    names = (
-        exclude.split(",")
-        if isinstance(exclude, str)
-        else list(exclude)
-        if isinstance(exclude, Sequence)
-        else [exclude]
-    )
+    names = exclude.split(",") if isinstance(exclude, str) else exclude if isinstance(exclude, Sequence) else [exclude]
     names = [name for name in names if not isinstance(name, str) or name.strip()]
     for name in names:
         if not isinstance(name, str) or name.strip().lower() not in EXCLUDABLE:
@@ -615,8 +606,8 @@ def compute_cache_gib(instance: core.Instance, cache_share: float | None = None)
 
 
 def list_sensible_instances(as_of: str) -> list[str]:
-    """Lists the instances of the families m, r, c and i of a day: of each the two newest generations
-    whose memory and EBS limits are known. Raises InputError for a bad day."""
+    """Lists the instances of the families m, r, c and i of a day: of each the two newest
+    generations whose memory and EBS limits are known. Raises InputError for a bad day."""
     with translate_core_errors():
         instances = core.instances(as_of)
     matched = [(match, entry) for entry in instances if (match := SENSIBLE.match(entry["instance_type"]))]

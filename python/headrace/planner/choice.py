@@ -137,9 +137,7 @@ class Chooser(ABC, Generic[Judge]):
             return None
         larger = str(facts.storage.with_(size_gib=member))
         million = self.judge.count_million_ios(larger)
-        before, after = (
-            sum(self.judge.prices.compute_volume_totals([text], million)) for text in (choice.storage, larger)
-        )
+        before, after = self.judge.prices.compute_volume_totals([choice.storage, larger], million)
         return None if math.isnan(after) else choice.cost_usd_month + (after - before) * self.nodes
 
     def list_limits(self, candidate: Candidate) -> list[core.VolumeLimits]:
@@ -158,11 +156,9 @@ class Chooser(ABC, Generic[Judge]):
         if usable_gib < needed:
             logs = f" ({self.need.log_gib:,} of them for redo and binary logs)" if needed > self.need.data_gib else ""
             missed.append(f"holds {usable_gib:,.0f} GiB, {needed:,} GiB needed{logs}")
-        if (
-            candidate[1] is not None
-            and (log := self.directory.look_up(candidate[1]).storage.usable_gib) < self.need.log_gib
-        ):
-            missed.append(f"its log volume holds {log:,} GiB, {self.need.log_gib:,} GiB needed")
+        log_gib = None if candidate[1] is None else self.directory.look_up(candidate[1]).storage.usable_gib
+        if log_gib is not None and log_gib < self.need.log_gib:
+            missed.append(f"its log volume holds {log_gib:,} GiB, {self.need.log_gib:,} GiB needed")
         return missed
 
     def _list_caveats(
@@ -172,10 +168,8 @@ class Chooser(ABC, Generic[Judge]):
         local disks, snapshots of two volumes; each once."""
         caveats = []
         if limits and not limits[0]["persistent"]:
-            caveats.append(
-                LOCAL_DISKS
-                + (" Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else "")
-            )
+            stays = " Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else ""
+            caveats.append(LOCAL_DISKS + stays)
         elif log:
             caveats.append(TWO_SNAPSHOTS)
         if host.service != "ec2":
@@ -410,10 +404,9 @@ class DemandChooser(Chooser[DemandJudge]):
 
     def _has_credits(self, candidate: Candidate) -> bool:
         """Says whether a volume of a candidate, or its instance, bursts."""
-        limits, instance = self.list_limits(candidate), self.judge.hosts[candidate[2]].instance
-        return any(limit["io_burst"] or limit["byte_burst"] for limit in limits) or bool(
-            instance and instance["burst_seconds"]
-        )
+        instance = self.judge.hosts[candidate[2]].instance
+        bursts = any(limit["io_burst"] or limit["byte_burst"] for limit in self.list_limits(candidate))
+        return bursts or bool(instance and instance["burst_seconds"])
 
     def compute_deliveries(self, candidates: Sequence[Candidate]) -> list[dict | None]:
         """Returns IOPS, p99 in ms, throttled minutes and percent delivered of each candidate, and

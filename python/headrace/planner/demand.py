@@ -97,8 +97,8 @@ class PlannedDemand:
         return self._volume_demands[storage]
 
     def make_member_demand(self, storage: str, members: int) -> pl.DataFrame:
-        """Returns the columns of `compute_volume_demand` for one of the volumes: like members carry like
-        shares."""
+        """Returns the columns of `compute_volume_demand` for one of the volumes: like members carry
+        like shares."""
         return self.compute_volume_demand(storage).with_columns(pl.col("iops", "mib_s", "hdd_mib_s") / members)
 
     def scale_load(self, factor: float) -> core.DemandLoad:

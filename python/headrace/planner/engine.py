@@ -460,7 +460,7 @@ class PlanEngine:
     def _find_modification(self, today: Candidate | None, compared: Choice | None) -> Choice | None:
         """Returns the cheapest choice that today's volumes can be modified into: the same layout
         and number, nothing smaller, on today's instance with the cache a plan gives it; a log
-        volume that is too small is enlarged. Its result is kept in `modification`."""
+        volume that is too small is enlarged. Sets `modification` to its result."""
         if today is None or compared is None:
             return None
         volumes, need = self.directory.look_up(today[0]).storage, self.question.need
@@ -561,10 +561,8 @@ class PlanEngine:
             replayed = None if self.replay is None else self.replay.replays.get(self.get_candidate(choice))
             return replace(choice, **steps, replayed=replayed)
 
-        choices, recommended = (
-            self._build_choices(selection, add_steps),
-            None if selection.recommended is None else add_steps(selection.recommended),
-        )
+        choices = self._build_choices(selection, add_steps)
+        recommended = None if selection.recommended is None else add_steps(selection.recommended)
         return Plan(
             subject=self.judge.subject,
             workload=self._describe_workload(),

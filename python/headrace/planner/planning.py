@@ -57,11 +57,8 @@ def plan_against(workload: TransactionWorkload, other: TransactionWorkload, sett
         raise InputError(f"size_gib = {settings.size_gib}", rule, "headrace plan --against", hint)
     progress = settings.progress or (lambda done: None)
     halves = (lambda done: progress(0.5 * done), lambda done: progress(0.5 + 0.5 * done))
-    first, second = (
-        PlanEngine(make_question(load, settings), half).answer()
-        for load, half in zip((workload, other), halves, strict=True)
-    )
-    return compare_engines((first, second))
+    first = PlanEngine(make_question(workload, settings), halves[0]).answer()
+    return compare_engines((first, PlanEngine(make_question(other, settings), halves[1]).answer()))
 
 
 # Choices that are drawn, the best ones: more than four or five lines cannot be told apart.

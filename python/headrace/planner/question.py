@@ -111,10 +111,8 @@ def _compute_growth(settings: PlanSettings, workload: OpenWorkload | None) -> Gr
         factors.append(factor)
     if workload is not None and settings.size_gib is not None:
         if settings.data_growth is not None:
-            rule, hint = (
-                "is given together with size_gib, which does not grow",
-                "Leave it out: give the size to plan for.",
-            )
+            rule = "is given together with size_gib, which does not grow"
+            hint = "Leave it out: give the size to plan for."
             raise refuse.input(f"data_growth = {settings.data_growth:g}", rule, hint)
         factors[1] = 1.0
     return Growth(*factors)

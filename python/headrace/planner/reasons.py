@@ -255,10 +255,8 @@ def recommend_staying(
     if saved < CENT:
         return best, ""
     less = f"{recommended.place} would cost {saved:,.2f} USD a month less, but needs a migration"
-    return (
-        best,
-        f"{less}, which is recommended where it saves at least {SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month.",
-    )
+    rule = f"which is recommended where it saves at least {SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month."
+    return best, f"{less}, {rule}"
 
 
 def _rank_choice(choice: Choice) -> tuple:
@@ -294,22 +292,20 @@ def _explain_array(best: Choice, cheapest: Choice) -> str:
 def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
     """Says which of two databases meets the goals for fewer USD a month."""
     costs = [plan.recommended.cost_usd_month if plan.recommended else None for plan in plans]
-    sentences = [_describe_engine(plan) for plan in plans]
+    details = " ".join(_describe_engine(plan) for plan in plans)
     names = [plan.engine if plans[0].engine != plans[1].engine else plan.name for plan in plans]
     if costs[0] is None and costs[1] is None:
-        return EngineComparison(plans, None, f"Neither meets the goals. {sentences[0]} {sentences[1]}")
+        return EngineComparison(plans, None, f"Neither meets the goals. {details}")
     if costs[0] is None or costs[1] is None:
         place = 0 if costs[1] is None else 1
-        return EngineComparison(plans, place, f"Only {names[place]} meets the goals. {sentences[0]} {sentences[1]}")
+        return EngineComparison(plans, place, f"Only {names[place]} meets the goals. {details}")
     place = 0 if costs[0] <= costs[1] else 1
     less = abs(costs[0] - costs[1])
     share = less / max(costs[0], costs[1])
     if share < SIGNIFICANTLY_DEARER - 1.0:
-        return EngineComparison(
-            plans, place, f"Both cost nearly the same, {less:,.2f} USD a month apart. {sentences[0]} {sentences[1]}"
-        )
+        return EngineComparison(plans, place, f"Both cost nearly the same, {less:,.2f} USD a month apart. {details}")
     words = f"{names[place]} costs {less:,.2f} USD a month less ({100 * share:.0f} %)."
-    return EngineComparison(plans, place, f"{words} {sentences[0]} {sentences[1]}")
+    return EngineComparison(plans, place, f"{words} {details}")
 
 
 def _describe_engine(plan: Plan) -> str:
@@ -330,14 +326,12 @@ def explain(chooser: DemandChooser | DatabaseChooser, choices: Sequence[tuple[Ca
     """Explains the arithmetic of some choices, line by line: capacity, demand against limits, bill,
     head-room."""
     lines: list[str] = []
-    for place, (candidate, choice) in enumerate(
-        {choice.key: (candidate, choice) for candidate, choice in choices}.values(), 1
-    ):
-        own = (
-            _list_database_lines(chooser, candidate, choice)
-            if isinstance(chooser, DatabaseChooser)
-            else _list_demand_lines(chooser, candidate, choice)
-        )
+    by_key = {choice.key: (candidate, choice) for candidate, choice in choices}
+    for place, (candidate, choice) in enumerate(by_key.values(), 1):
+        if isinstance(chooser, DatabaseChooser):
+            own = _list_database_lines(chooser, candidate, choice)
+        else:
+            own = _list_demand_lines(chooser, candidate, choice)
         lines.append(f"{place}. {choice.place}")
         lines += ["   " + line for line in [*own, *_list_bill_lines(choice)]]
     return lines
@@ -550,11 +544,8 @@ def compare_latency(
     ]
     if span_s > 2 * 3_600:
         hours = both.with_columns((pl.col("t_s") // 3_600).alias("hour"))
-        worst = (
-            hours.group_by("hour", maintain_order=True)
-            .agg(pl.col("mean_ms").mean())
-            .sort("mean_ms", descending=True)["hour"][0]
-        )
+        means = hours.group_by("hour", maintain_order=True).agg(pl.col("mean_ms").mean())
+        worst = means.sort("mean_ms", descending=True)["hour"][0]
         part = hours.filter(pl.col("hour") == worst)
         what = f"in the hour {clock(float(worst) * 3_600)}"
         recorded_ms, model_ms = compute_mean(part, "mean_ms"), compute_mean(part, "model_ms")

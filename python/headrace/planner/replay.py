@@ -169,7 +169,7 @@ class WinnerReplay:
         starts = sorted(busiest | ({float(at_s)} if at_s is not None else set()))
         windows = []
         for start in starts:
-            # Of windows that overlap the first is replayed.
+            # The first of windows that overlap is replayed.
             if windows and start < windows[-1].until_s:
                 continue
             windows.append(self._choose_first_window(start) if at_s is None else self._extend_by_lead(start, LEAD_S))

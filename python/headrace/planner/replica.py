@@ -432,8 +432,8 @@ def _list_hosts(
     workload: TransactionWorkload, settings: ReplicaPlanSettings, own: str | None, prices: PriceList
 ) -> list[Host]:
     """Lists the hosts of a replica, cheapest first: the instances named, else those of the source's
-    family, else r7i and m7i. Of those much dearer than the first whose cache holds all data, none
-    is listed."""
+    family, else r7i and m7i. Those much dearer than the first whose cache holds all data are left
+    out."""
     patterns = list_instances(settings.instances)
     if not patterns:
         name = own or workload.instance

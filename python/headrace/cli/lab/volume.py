@@ -714,14 +714,9 @@ MODIFICATION_CSV = (
 def _build_modification_table(rows: Sequence[Mapping[str, object]]) -> Table:
     """Returns modifications as a table; the column `done` is in percent."""
     ends = ("from", "to", "start", "end")
-    cells = [
-        [
-            row.get("volume") or "",
-            row["state"],
-            f"{row['progress_percent']} %",
-            *(row.get(name) for name in ends),
-            row.get("reason") or "",
-        ]
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        values = [row.get(name) for name in ends]
+        done = f"{row['progress_percent']} %"
+        cells.append([row.get("volume") or "", row["state"], done, *values, row.get("reason") or ""])
     return make_table(("modification of", "state", "done", *ends, ""), cells, right=("done",))

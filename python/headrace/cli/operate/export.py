@@ -91,12 +91,10 @@ def template(
 ) -> None:
     """Write the Grafana dashboard as JSON to import, or alert rules for Prometheus: on after a
     minute, off after three."""
-    dashboard = kind == "grafana"
-    text = (
-        json.dumps(exports_grafana.build_dashboard(), indent=2) + "\n"
-        if dashboard
-        else exports_alerts.build_rules_file()
-    )
+    if kind == "grafana":
+        text = json.dumps(exports_grafana.build_dashboard(), indent=2) + "\n"
+    else:
+        text = exports_alerts.build_rules_file()
     if to is None:
         print_data(text)
         return

@@ -183,8 +183,8 @@ def _write_changes(
     force: bool,
     inputs: Sequence[Path],
 ) -> None:
-    """Writes the scripts and the Terraform diff of the advised changes into a folder, and says which
-    changes are not in them. Raises InputError."""
+    """Writes the scripts and the Terraform diff of the advised changes into a folder, and says
+    which changes are not in them. Raises InputError."""
     advised = fleet_advised.list_advised_changes(
         answers,
         inventory,

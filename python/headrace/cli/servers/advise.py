@@ -162,8 +162,7 @@ def _refuse_with_host(server_options: dict[str, object], output: Form) -> None:
 
 
 def _refuse_without_host(root: Path | None, datadir: str | None, output: Form) -> None:
-    """Raises InputError for an option or a form of output of the machine; called without
-    --host."""
+    """Raises InputError for an option or a form of output of the machine; called without --host."""
     given = {"--root": root, "--datadir": datadir, f"--output {output}": output if output in OF_HOSTS else None}
     for name, value in given.items():
         if value is not None:

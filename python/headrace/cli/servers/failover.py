@@ -342,11 +342,8 @@ def _check_clients(path: Path | None) -> None:
         return
     folder = path.parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        rule = (
-            "is a folder"
-            if path.is_dir()
-            else f"cannot be written: {folder} is not a folder that this user may write to"
-        )
+        rule = f"cannot be written: {folder} is not a folder that this user may write to"
+        rule = "is a folder" if path.is_dir() else rule
         raise InputError(f"--clients {path}", rule, "docs/guide/failover.md", "Make the folder, or name another file.")
     if path.is_file() and not _is_address_file(path):
         rule = "exists already, and holds no address that a failover wrote"
@@ -375,9 +372,9 @@ def _make_wish(
 def _change(
     kind: members.ChangeKind, place: LabPlace, change: ChangeOptions, to: str | None, max_wait: float = 10.0
 ) -> None:
-    """Plans a failover or switchover, asks, runs it and prints the outcome; with --dry-run it prints
-    the plan alone. `max_wait`: longest time without writes, s. Ends with exit code 1 where commits
-    may be missing or something was left out or given up."""
+    """Plans a failover or switchover, asks, runs it and prints the outcome; with --dry-run it
+    prints the plan alone. `max_wait`: longest time without writes, s. Ends with exit code 1 where
+    commits may be missing or something was left out or given up."""
     _check_clients(change.clients)
     with _open_cluster(place, change, change.servers) as failover_cluster, ends_as_interrupts():
         executor = failover_cluster.make_executor(change.clients, say, change.drain_s)
@@ -445,8 +442,8 @@ def _show_steps(
     end: list[str],
     output: Output,
 ) -> None:
-    """Prints steps in the form asked for. `answer`: further keys of JSON; `end`: sentences about the
-    state after the steps, which go to stderr too."""
+    """Prints steps in the form asked for. `answer`: further keys of JSON; `end`: sentences about
+    the state after the steps, which go to stderr too."""
     table_columns = [column for column in columns if column not in ("gtid", "count")]
     cells = [
         [str(row[column] or (row.get("gtid") if column == "to" else "") or "-") for column in table_columns]
@@ -481,19 +478,13 @@ def _make_row(seen: Members, name: str, source: str) -> dict[str, object]:
 
 
 def _build_table(rows: list[dict[str, object]]) -> Table:
-    return make_table(
-        COLUMNS, [["-" if row.get(key) in (None, "") else str(row[key]) for key in COLUMNS] for row in rows]
-    )
+    cells = [["-" if row.get(key) in (None, "") else str(row[key]) for key in COLUMNS] for row in rows]
+    return make_table(COLUMNS, cells)
 
 
 def _format_pairs(answer: Mapping[str, object]) -> str:
-    return format_pairs(
-        [
-            (key.replace("_", " "), _format_value(value))
-            for key, value in answer.items()
-            if value not in (None, "", [], {})
-        ]
-    )
+    items = [(key.replace("_", " "), value) for key, value in answer.items() if value not in (None, "", [], {})]
+    return format_pairs([(name, _format_value(value)) for name, value in items])
 
 
 def _format_value(value: object) -> str:

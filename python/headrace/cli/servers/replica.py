@@ -219,8 +219,8 @@ def status(
 
 
 def _explain_durability(members: list[TopologyMember], output: str) -> None:
-    """Prints the durability settings of each server that answers, with their costs and what they can
-    lose."""
+    """Prints the durability settings of each server that answers, with their costs and what they
+    can lose."""
     columns = ("name", "setting", "value", "costs", "can_lose")
     rows = [
         {"name": member.server.name} | asdict(each)

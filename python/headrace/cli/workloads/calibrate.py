@@ -117,8 +117,8 @@ def calibrate(
 
 
 def fit_replica(runs: list[Run], replicas: ReplicaRuns, keeping: KeepOptions) -> None:
-    """Calibrates the applier of a replica, prints the database with it, and writes both where a file
-    is named."""
+    """Calibrates the applier of a replica, prints the database with it, and writes both where a
+    file is named."""
     measured, sample = runs_replica.load_replica_runs(replicas.replica or [], replicas.binary_log)
     workload = runs_replica.load_database(replicas.of) if replicas.of is not None else fit(runs, keeping.name)
     fitted = calibration_replica.calibrate_replica(workload, measured, sample)
@@ -148,9 +148,9 @@ def fit(runs: list[Run], name: str | None) -> TransactionWorkload:
 def keep_and_show(
     workload: TransactionWorkload, keeping: KeepOptions, parts: Callable[[], tuple[object, ...]], next_options: str
 ) -> None:
-    """Writes a workload where a file is named, and prints it, `parts()` for a person; ends with exit
-    code 1 where it misses its own runs, unless forced. `next_options`: of the `headrace predict`
-    that is proposed next."""
+    """Writes a workload where a file is named, and prints it, `parts()` for a person; ends with
+    exit code 1 where it misses its own runs, unless forced. `next_options`: of the `headrace
+    predict` that is proposed next."""
     keep(workload, keeping.to, keeping.force)
     if keeping.output == "json":
         print_json(workload.to_document())
@@ -162,8 +162,8 @@ def keep_and_show(
 
 
 def print_scores(runs: list[Run], from_one: bool, output: str) -> None:
-    """Cross-validates runs and prints the errors of the predictions. `from_one`: from each other run
-    alone, not from all others."""
+    """Cross-validates runs and prints the errors of the predictions. `from_one`: from each other
+    run alone, not from all others."""
     with show_progress("scoring") as tick:
         rows = score.leave_out(runs, from_one=from_one, progress=tick)
     if output == "json":

@@ -128,8 +128,8 @@ def report(
 
 
 def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
-    """Returns the storage that was given. Raises InputError where there is none, with the ids of the
-    devices' volumes where this machine runs on EC2."""
+    """Returns the storage that was given. Raises InputError where there is none, with the ids of
+    the devices' volumes where this machine runs on EC2."""
     if storage is not None:
         return storage
     volumes = [volume for volume in map(host.find_volume_id, host.resolve_device_names(devices or ())) if volume]
@@ -143,10 +143,8 @@ def check_workload(workload: Path | None, seconds: float) -> None:
     if workload is None:
         return
     if seconds < calibration_calibrate.LEAST_SECONDS:
-        rule, hint = (
-            f"too short to calibrate: at least {calibration_calibrate.LEAST_SECONDS:g} s",
-            "Watch longer, or leave --workload out.",
-        )
+        rule = f"too short to calibrate: at least {calibration_calibrate.LEAST_SECONDS:g} s"
+        hint = "Watch longer, or leave --workload out."
         raise InputError(f"--seconds {seconds:g}", rule, "docs/reference/run-description.md", hint)
 
 

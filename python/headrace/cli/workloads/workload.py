@@ -154,8 +154,8 @@ def _collect_answers(
 
 
 def _ask(question: Question) -> object:
-    """Asks on the terminal until an answer is valid, and returns its value; None for an empty answer
-    to a question that has no default and is not required."""
+    """Asks on the terminal until an answer is valid, and returns its value; None for an empty
+    answer to a question that has no default and is not required."""
     unit = f" [{question.unit}]" if question.unit else ""
     while True:
         default = None if question.required else ("" if question.default is None else str(question.default))
@@ -271,10 +271,8 @@ def _show_database(
     """Prints a database in transactions, and writes it where a file is named: the source of its
     figures, and its parameters."""
     if report is not None:
-        rule, hint = (
-            "a database in transactions has no demand over time to draw",
-            "headrace predict draws it on a storage.",
-        )
+        rule = "a database in transactions has no demand over time to draw"
+        hint = "headrace predict draws it on a storage."
         raise InputError("--report", rule, "headrace workload show --help", hint)
     if growth != 1.0:
         load = load.scale_data(check_number("--growth", growth, 0.001, 1_000.0))

@@ -229,9 +229,9 @@ def _rank_choice(choice: Choice) -> tuple:
 def _find_break_even(
     engine: PlanEngine, answers: Sequence[ServiceAnswer]
 ) -> tuple[BreakEven | None, float | None, float | None]:
-    """Returns the rate from which Aurora's I/O-Optimized pays on the class of the cheapest Standard,
-    the I/Os that Standard bills a month in millions, and the transactions a second they are for;
-    None each without a database or a choice on Standard."""
+    """Returns the rate from which Aurora's I/O-Optimized pays on the class of the cheapest
+    Standard, the I/Os that Standard bills a month in millions, and the transactions a second they
+    are for; None each without a database or a choice on Standard."""
     standard = next((answer.best for answer in answers if answer.deployment == "aurora:standard" and answer.best), None)
     judge = engine.judge
     if standard is None or not isinstance(judge, DatabaseJudge):

@@ -84,10 +84,8 @@ def find_copies(service: str) -> Copies | None:
 def compute_service_afr_percent(family: Family, members: int) -> float | None:
     """Returns the annual chance to lose the data at a service, percent: one copy's volumes through
     their layout, and the copies through the time that repair takes."""
-    copy_percent, copies = (
-        compute_layout_afr_percent(family.layout, members, find_published_afr_percent(family.era)),
-        find_copies(family.service),
-    )
+    copy_percent = compute_layout_afr_percent(family.layout, members, find_published_afr_percent(family.era))
+    copies = find_copies(family.service)
     if copies is None:
         return copy_percent
     copy_percent = copies.afr_percent if copies.afr_percent is not None else copy_percent

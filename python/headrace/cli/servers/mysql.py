@@ -188,7 +188,8 @@ def down(
     output: OutputOption = "table",
 ) -> None:
     """Shut a server down; its volumes and data stay, and a replica follows on at its next start.
-    The command asks first if replicas follow it, or if a source waits for its acknowledgement."""
+    The command asks first if replicas follow it, or if a source waits for its
+    acknowledgement."""
     if channel is not None and (mount or save is not None or kill):
         raise InputError("--channel", "leaves the server up", "headrace mysql down --help", "Leave the others out.")
     with place.open() as lab:

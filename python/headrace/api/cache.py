@@ -29,10 +29,10 @@ Row = TypeVar("Row", VolumeFacts, Snapshot)
 
 
 class Facts(dict[str, Any]):
-    """The daemon's facts about a volume or a snapshot. `shown` is what a handler makes of them,
-    once."""
+    """The daemon's facts about a volume or a snapshot. `members`: the same in EC2's form, once a
+    handler has converted them."""
 
-    __slots__ = ("shown",)
+    __slots__ = ("members",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +45,21 @@ class CachedTable(Generic[Row]):
     order: Sequence[str]
 
     def list_after(self, key: str) -> Sequence[str]:
-        """Returns the ids behind this one, in order."""
+        """Returns the ids that sort behind `key`, in order."""
         return self.order[bisect_right(self.order, key) :]
 
-    def apply_changes(self, version: str, now: Sequence[Row], gone: Sequence[str]) -> CachedTable[Row]:
-        """Returns the table with the changes since."""
-        if not now and not gone:
+    def apply_changes(self, version: str, changed: Sequence[Row], gone: Sequence[str]) -> CachedTable[Row]:
+        """Returns the table at a later version: with the rows that were added or changed since this
+        one, and without the ids that are gone."""
+        if not changed and not gone:
             return self if version == self.version else CachedTable(version, self.rows, self.order)
         rows = dict(self.rows)
-        size_before = len(rows)
-        rows |= _index_rows(now)
-        same = len(rows) == size_before
+        former_size = len(rows)
+        rows |= _index_rows(changed)
+        has_same_ids = len(rows) == former_size
         for name in gone:
-            same = rows.pop(name, None) is None and same
-        return CachedTable(version, rows, self.order if same else sorted(rows))
+            has_same_ids = rows.pop(name, None) is None and has_same_ids
+        return CachedTable(version, rows, self.order if has_same_ids else sorted(rows))
 
 
 def _index_rows(rows: Sequence[Row]) -> dict[str, Row]:
@@ -83,19 +84,20 @@ class TableCache(Generic[Row]):
 
     @property
     def is_filled(self) -> bool:
-        """True when a look costs only what changed."""
+        """True when a table is cached, so that the daemon is asked for changes alone."""
         return self._table is not None
 
     def find_rows(self, lab: Lab, names: Sequence[str]) -> list[Row] | None:
-        """Returns the rows of these names if all are cached; None: the daemon must be asked, and
-        says in EC2's words which one does not exist."""
+        """Returns the current rows of these ids from the cache; None where it is empty or lacks one
+        of them: the caller asks the daemon, which names the one that does not exist."""
         if not self.is_filled:
             return None
         rows = self.fetch_table(lab).rows
         return [rows[name] for name in names] if all(name in rows for name in names) else None
 
     def fetch_table(self, lab: Lab) -> CachedTable[Row]:
-        """Returns all rows as they are now. Raises what `lab` raises, AwsError."""
+        """Returns all rows as they are now, after it has asked the daemon for the changes. Raises
+        HeadraceError as `lab` does, and AwsError where they change too fast."""
         table = self._table
         for _ in range(TRIES):
             answer = lab.call(self._call, since=table.version if table else None)
@@ -110,8 +112,8 @@ class TableCache(Generic[Row]):
         raise AwsError("ServiceUnavailable", "The lab changes faster than it can be listed.", 503)
 
     def _read_pages(self, lab: Lab, answer: Members) -> tuple[CachedTable[Row], int]:
-        """Reads all pages, as of the version of the first: changes during the reading come
-        afterwards."""
+        """Returns the table of all pages, with the version of the first (`answer`), and the number
+        of pages. Changes while they were read have to be asked for afterwards."""
         version, pages = answer["version"], 1
         rows: dict[str, Row] = _index_rows(answer[self._key])
         while answer["next"] is not None:
@@ -121,7 +123,8 @@ class TableCache(Generic[Row]):
         return CachedTable(version, rows, sorted(rows)), pages
 
     def _keep(self, table: CachedTable[Row]) -> None:
-        """Keeps a table unless the one kept is newer; one with too many rows is not kept at all."""
+        """Caches a table unless a newer one is cached; one with more than MOST_ROWS empties the
+        cache."""
         current = self._table
         if len(table.rows) > MOST_ROWS:
             self._table = None

@@ -17,12 +17,12 @@ def _collect_tags(listed: list[Mapping[str, str]] | None) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in listed or []}
 
 
-def _show_metric(name: MetricName) -> Members:
+def _convert_metric(name: MetricName) -> Members:
     dimensions = [{"Name": key, "Value": value} for key, value in name["dimensions"].items()]
     return {"Namespace": name["namespace"], "MetricName": name["name"], "Dimensions": dimensions}
 
 
-def _show_alarm(description: Alarm) -> Members:
+def _convert_alarm(description: Alarm) -> Members:
     """Returns an alarm as DescribeAlarms shows it: the members of PutMetricAlarm, and its state."""
     alarm = dict(description["alarm"])
     if "MetricName" in alarm:
@@ -53,7 +53,7 @@ def list_metrics(request: ApiRequest) -> Members:
     """Lists metrics that have points."""
     active = request.params.get("RecentlyActive") == "PT3H"
     answer = request.lab.call("cloudwatch.list_metrics", **collect_arguments(request), recently_active=active)
-    return _with_next({"Metrics": [_show_metric(name) for name in answer["metrics"]]}, answer["next_token"])
+    return _with_next({"Metrics": [_convert_metric(name) for name in answer["metrics"]]}, answer["next_token"])
 
 
 @serves("cloudwatch", "GetMetricStatistics")
@@ -97,7 +97,7 @@ def describe_alarms(request: ApiRequest) -> Members:
     if _without_metric_alarms(request):
         return {"MetricAlarms": [], "CompositeAlarms": []}
     answer = request.lab.call("cloudwatch.describe_alarms", **collect_arguments(request))
-    alarms = [_show_alarm(alarm) for alarm in answer["alarms"]]
+    alarms = [_convert_alarm(alarm) for alarm in answer["alarms"]]
     return _with_next({"MetricAlarms": alarms, "CompositeAlarms": []}, answer["next_token"])
 
 
@@ -105,7 +105,7 @@ def describe_alarms(request: ApiRequest) -> Members:
 def describe_alarms_for_metric(request: ApiRequest) -> Members:
     """Lists the alarms on one metric alone."""
     answer = request.lab.call("cloudwatch.describe_alarms", metric=dict(request.params))
-    return {"MetricAlarms": [_show_alarm(alarm) for alarm in answer["alarms"]]}
+    return {"MetricAlarms": [_convert_alarm(alarm) for alarm in answer["alarms"]]}
 
 
 @serves("cloudwatch", "DescribeAlarmHistory")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.api.ec2.shown import NO_VOLUME, parse_moment, show_tags
+from headrace.api.ec2.conversion import NO_VOLUME, convert_tags, parse_moment
 from headrace.api.handling import ApiRequest, DeclaredName, Handler, Members, read_entries, serves
 from headrace.base.packaged import read_rows
 
@@ -43,30 +43,31 @@ FROM_LAB: dict[str, Convert] = {
     "blob": lambda value: base64.b64decode(value),
     "json": lambda value: json.loads(value) if value else None,
     "percent": lambda value: f"{value}%",
-    "tags": show_tags,
-    "all tags": lambda value: show_tags(value) or [],
+    "tags": convert_tags,
+    "all tags": lambda value: convert_tags(value) or [],
     "volume": lambda value: value or NO_VOLUME,
     "false": lambda value: False,
 }
 
 
 def _convert(entry: DeclaredName, values: Mapping[str, object], forms: Mapping[str, Convert]) -> object:
-    """Returns the value of a declared name: a constant of the table, or what its form makes of the
-    source's value."""
+    """Returns the value of a declared name: a constant of the table, or the value of its source
+    that its form converts."""
     if entry.form.startswith("="):
         return entry.form[1:]
     return forms[entry.form](values.get(entry.source))
 
 
 def collect_arguments(request: ApiRequest) -> Members:
-    """Returns the arguments of the daemon's call that the parameters of a request mean."""
+    """Returns the arguments of the daemon's call, converted from the parameters of a request as
+    arguments.csv declares them."""
     entries = read_entries("arguments.csv").get((request.service, request.operation), [])
     return {entry.name: _convert(entry, request.params, TO_LAB) for entry in entries}
 
 
 def convert_answer(answer: str, facts: Mapping[str, object], **given: object) -> Members:
-    """Returns what the daemon answered in AWS's form. `answer`: its name in answers.csv; `given`:
-    the members that the handler computes."""
+    """Returns facts of the daemon in AWS's form. `answer`: the name of the form in answers.csv;
+    `given`: the members that the handler computes."""
     entries = read_entries("answers.csv")[answer,]
     return {
         entry.name: given[entry.name] if entry.form == "given" else _convert(entry, facts, FROM_LAB)
@@ -80,8 +81,8 @@ def _declare(row: Mapping[str, str]) -> Handler:
 
     def handle(request: ApiRequest) -> Members:
         call = request.change if row["changes"] == "yes" else request.lab.call
-        answered = call(row["call"], **collect_arguments(request))
-        return convert_answer(row["answer"], answered) if row["answer"] else {}
+        facts = call(row["call"], **collect_arguments(request))
+        return convert_answer(row["answer"], facts) if row["answer"] else {}
 
     handle.__doc__ = row["does"]
     return handle

@@ -32,7 +32,8 @@ def _list_snapshot_permissions(request: ApiRequest) -> Iterator[Permission]:
 
 
 def _call(request: ApiRequest, name: str, changes: bool, **args: Any) -> Members:
-    """Calls the daemon, and turns its refusals into the codes of this service."""
+    """Calls the daemon and returns its answer. `changes`: the call changes something. Raises
+    AwsError with a code of this service for a refusal, HeadraceError where the lab fails."""
     try:
         return request.change(name, **args) if changes else request.lab.call(name, **args)
     except HeadraceError as error:

@@ -49,8 +49,8 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """A permission that a request needs: an action on a resource, and what conditions are held
-    against. Values of `context` are texts, or lists of texts for keys with several values.
+    """A permission that a request needs: an action on a resource. `context`: the values of
+    condition keys, texts or lists of texts.
     """
 
     action: str
@@ -93,14 +93,15 @@ class ApiRequest:
         return self.params.get("ClientToken")
 
     def change(self, call: str, timeout_s: float | None = None, /, **args: object) -> Any:
-        """Makes a call that changes something, with the request's token and DryRun. `timeout_s`:
-        the longest wait for it, where that is not the usual one.
+        """Makes a call of the daemon that changes something, with the request's token and DryRun,
+        and returns its answer. `timeout_s`: the longest wait, None: the usual one.
         """
         return self.lab.call(call, timeout_s, token=self.token or None, dry_run=self.dry_run, **args)
 
-    def make_arn(self, kind: str, name: str, of: str = "ec2") -> str:
-        """Returns the Amazon Resource Name of something in this lab: arn("volume", "vol-...")."""
-        return f"arn:aws:{of}:{self.region}:{self.account}:{kind}/{name}"
+    def make_arn(self, kind: str, name: str, service: str = "ec2") -> str:
+        """Returns the Amazon Resource Name of a resource of this lab: make_arn("volume",
+        "vol-...")."""
+        return f"arn:aws:{service}:{self.region}:{self.account}:{kind}/{name}"
 
 
 Handler = Callable[[ApiRequest], Members]
@@ -137,7 +138,7 @@ def _has(value: object, steps: list[str]) -> bool:
     if isinstance(value, list):
         return any(_has(item, steps) for item in value)
     if not steps:
-        # Not to want what the lab has not is fine.
+        # A switch that is off asks for nothing that the lab lacks.
         return value is not False
     return isinstance(value, Mapping) and steps[0] in value and _has(value[steps[0]], steps[1:])
 
@@ -153,7 +154,7 @@ class DeclaredName(NamedTuple):
 
 @cache
 def read_entries(table: str) -> dict[tuple[str, ...], list[DeclaredName]]:
-    """Returns the rows of a table of `models` by the columns before the last three."""
+    """Returns the rows of a table of `models` by the columns before the last three; cached."""
     entries: dict[tuple[str, ...], list[DeclaredName]] = {}
     for row in read_rows("headrace.api", "models", table):
         *key, name, source, form = row.values()
@@ -164,7 +165,7 @@ def read_entries(table: str) -> dict[tuple[str, ...], list[DeclaredName]]:
 SERVED: dict[tuple[str, str], Served] = {}
 
 
-def serves(of: str, operation: str, needs: Needs | None = None) -> Callable[[Handler], Handler]:
+def serves(service: str, operation: str, needs: Needs | None = None) -> Callable[[Handler], Handler]:
     """Makes a function the handler of an operation.
 
     `needs`: the permissions that it needs, asked only for callers with a policy; without it, the
@@ -174,18 +175,18 @@ def serves(of: str, operation: str, needs: Needs | None = None) -> Callable[[Han
     """
 
     def register(handler: Handler) -> Handler:
-        model, key = get_service(of), (of, operation)
-        treated: dict[str, dict[str, str]] = {"handled": {}, "refused": {}, "without effect": {}}
+        model, key = get_service(service), (service, operation)
+        treatments: dict[str, dict[str, str]] = {"handled": {}, "refused": {}, "without effect": {}}
         for parameter, treatment, why in read_entries("parameters.csv").get(key, ()):
-            treated[treatment][parameter] = why
+            treatments[treatment][parameter] = why
         handled = {entry.source for entry in read_entries("arguments.csv").get(key, ()) if entry.source}
         SERVED[key] = Served(
             model,
             model.operations[operation],
             handler,
-            frozenset(handled.union(treated["handled"])),
-            treated["refused"],
-            treated["without effect"],
+            frozenset(handled.union(treatments["handled"])),
+            treatments["refused"],
+            treatments["without effect"],
             needs,
         )
         return handler
@@ -194,7 +195,7 @@ def serves(of: str, operation: str, needs: Needs | None = None) -> Callable[[Han
 
 
 def load() -> dict[tuple[str, str], Served]:
-    """Returns every handler, by service and operation."""
+    """Imports the modules of all handlers, and returns every handler by service and operation."""
     for room in ROOMS:
         if find_spec(f"headrace.api.{room}") is not None:
             module = import_module(f"headrace.api.{room}")
@@ -204,8 +205,8 @@ def load() -> dict[tuple[str, str], Served]:
 
 
 def list_unnamed(served: Served) -> set[str]:
-    """Returns members of the input that a handler does not name, and names that are not of the
-    model: empty for a handler that is complete."""
+    """Returns the members of an operation's input that its tables do not name, and names of the
+    tables that are not in the model; empty where the tables are complete."""
     named = served.handled | set(served.refused) | set(served.without_effect)
     top = set(served.operation.input.members)
     return {name for name in top if name not in named} | {path for path in named if not _is_named(path, served)}

@@ -26,7 +26,7 @@ POLICY_NAME = "default"
 NOT_USED = "keys of the lab are symmetric and of one region"
 
 
-def _show_key(request: ApiRequest, key: Key) -> Members:
+def _convert_key(request: ApiRequest, key: Key) -> Members:
     """Returns the facts of a key as KMS describes them."""
     return convert_answer(
         "key",
@@ -46,10 +46,10 @@ def _build_page(request: ApiRequest, items: Sequence[Members], key: str, name: s
     if not 1 <= size <= MOST_ON_PAGE:
         raise AwsError("ValidationException", f"Limit must be between 1 and {MOST_ON_PAGE}.")
     ordered = sorted(items, key=lambda item: item[key])
-    shown, after = paging.cut_page(
+    page, after = paging.cut_page(
         request.operation, ordered, lambda item: item[key], size, request.params.get("Marker"), "InvalidMarkerException"
     )
-    return {name: shown, "NextMarker": after, "Truncated": after is not None}
+    return {name: page, "NextMarker": after, "Truncated": after is not None}
 
 
 def _check_algorithm(request: ApiRequest, *names: str) -> None:
@@ -74,13 +74,13 @@ def create_key(request: ApiRequest) -> Members:
     for name, only in only_values.items():
         if (params.get(name) or only) != only:
             raise AwsError("UnsupportedOperationException", f"{name} {params[name]} is not supported: {NOT_USED}.")
-    return {"KeyMetadata": _show_key(request, request.change("key.create", **collect_arguments(request)))}
+    return {"KeyMetadata": _convert_key(request, request.change("key.create", **collect_arguments(request)))}
 
 
 @serves("kms", "DescribeKey")
 def describe_key(request: ApiRequest) -> Members:
     """Describes a key."""
-    return {"KeyMetadata": _show_key(request, request.lab.describe_key(request.params["KeyId"]))}
+    return {"KeyMetadata": _convert_key(request, request.lab.describe_key(request.params["KeyId"]))}
 
 
 @serves("kms", "ListKeys")
@@ -143,8 +143,8 @@ def _build_default_policy(request: ApiRequest) -> str:
 def list_key_policies(request: ApiRequest) -> Members:
     """Lists the names of a key's policies: there is one."""
     request.lab.describe_key(request.params["KeyId"])
-    shown = _build_page(request, [{"name": POLICY_NAME}], "name", "PolicyNames")
-    return shown | {"PolicyNames": [policy["name"] for policy in shown["PolicyNames"]]}
+    page = _build_page(request, [{"name": POLICY_NAME}], "name", "PolicyNames")
+    return page | {"PolicyNames": [policy["name"] for policy in page["PolicyNames"]]}
 
 
 @serves("kms", "GetKeyRotationStatus")

@@ -53,8 +53,8 @@ def cut_page(
 ) -> tuple[list[Item], str | None]:
     """Returns a page of items, which are sorted by their keys, and the token of the next page.
 
-    `size`: how many at most, None for all. The token survives that its item is deleted: it names a
-    key and not a number.
+    `size`: the most items, None for all. The token stays valid when its item is deleted: it has a
+    key, not a number.
     """
     rest = list(items)
     if token:
@@ -68,20 +68,20 @@ def cut_page(
 def cut_request_page(
     request: ApiRequest, items: Sequence[Item], key: Callable[[Item], str], size: int | None
 ) -> tuple[list[Item], str | None]:
-    """Returns the page that the NextToken of a request means, and the token of the next, as `page`
-    does. `size`: the most items, None for all."""
+    """Returns the page that begins at the NextToken of a request, and the token of the next, as
+    `cut_page` does. `size`: the most items, None for all."""
     return cut_page(request.operation, items, key, size, request.params.get("NextToken"))
 
 
 def cut_table_page(
-    request: ApiRequest, table: CachedTable[Row], size: int | None, shown: Callable[[Row], bool] | None = None
+    request: ApiRequest, table: CachedTable[Row], size: int | None, is_visible: Callable[[Row], bool] | None = None
 ) -> tuple[list[Row], str | None]:
-    """Returns a page of the rows for which `shown` is true, as `cut_request_page` does, without
-    a look at the others. `size`: the most rows, None for all."""
+    """Returns a page of the rows for which `is_visible` is true, as `cut_request_page` does, but
+    reads no further than the page. `size`: the most rows, None for all."""
     call, token = request.operation, request.params.get("NextToken")
     names = table.list_after(read_token(call, token)) if token else table.order
     rows = (table.rows[name] for name in names)
-    visible = rows if shown is None else filter(shown, rows)
+    visible = rows if is_visible is None else filter(is_visible, rows)
     if size is None:
         return list(visible), None
     first_rows = list(islice(visible, size + 1))
@@ -89,8 +89,8 @@ def cut_table_page(
 
 
 def read_size(params: Members, least: int, most: int, *, zero_is_all: bool = False) -> int | None:
-    """Returns the size of a page by MaxResults: from `least` to `most` items; None for all.
-    `zero_is_all`: this call treats 0 as no number. Raises AwsError."""
+    """Returns the size of a page by MaxResults, at most `most` items; None for all. `zero_is_all`:
+    this call treats 0 as no number. Raises AwsError for fewer than `least`."""
     given_size = params.get("MaxResults")
     if given_size is None or (given_size == 0 and zero_is_all):
         return None
@@ -106,14 +106,14 @@ def read_size_unless_named(
     request: ApiRequest,
     names: Sequence[str] | None,
     parameter: str,
-    sized: tuple[int, int],
+    bounds: tuple[int, int],
     *,
     zero_is_all: bool = False,
 ) -> int | None:
-    """Returns the size of a page as `size` does, of a call in which items that are named come at
-    once. `sized`: the least and the most items. Raises AwsError where there are `names`, and a page
-    or its size is asked for, too."""
-    given_size = read_size(request.params, *sized, zero_is_all=zero_is_all)
+    """Returns the size of a page as `read_size` does. `bounds`: the least and the most items.
+    Raises AwsError where a request names its items (`names`) and gives a size or token of a page
+    too."""
+    given_size = read_size(request.params, *bounds, zero_is_all=zero_is_all)
     if names and (given_size is not None or request.params.get("NextToken")):
         rule = f"The parameter {parameter} cannot be used with the parameter maxResults"
         raise AwsError("InvalidParameterCombination", rule)

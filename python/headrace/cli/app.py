@@ -92,14 +92,14 @@ class LazyGroup(SharingGroup):
         super().__init__(**settings)
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Returns the command itself in place of the line about it."""
+        """Imports the command and returns it in place of its entry in the table."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None else load(name), rest
 
 
 @cache
 def load(name: str) -> Command:
-    """Imports a command of the table."""
+    """Imports the module of a command or group and returns its parser; cached."""
     module = import_module(f"headrace.cli.{COMMANDS[name][0]}")
     group = getattr(module, "app", None)
     if group is None:
@@ -123,7 +123,8 @@ NUMBER_SIGNS = {
 WITH_UNIT = re.compile(r"-?[0-9][0-9.,]* ?[A-Za-z/%]+")
 
 
-def _version(requested: bool) -> None:
+def _print_version(requested: bool) -> None:
+    """Prints the version and the day of the catalog, and ends the command."""
     if requested:
         from headrace import __version__
         from headrace.base import core
@@ -154,7 +155,7 @@ def top_options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Print the version and the day of the catalog.", callback=_version, is_eager=True
+            "--version", help="Print the version and the day of the catalog.", callback=_print_version, is_eager=True
         ),
     ] = False,
 ) -> None:
@@ -168,20 +169,20 @@ def _build_command() -> Command:
 
 
 def list_commands() -> Iterator[tuple[str, Command]]:
-    """Returns every command and group with its full name, depth first, in the order of `--help`."""
+    """Yields every command and group with its full name, depth first, in the order of `--help`."""
     for name, command, _ in walk_commands():
         yield name, command
 
 
 def walk_commands() -> Iterator[tuple[str, Command, tuple[Command, ...]]]:
-    """Returns every command and group: full name, command, groups above it, the outermost first."""
+    """Yields every command and group: full name, command, groups above it, the outermost first."""
     yield "headrace", _build_command(), ()
     for name in COMMANDS:
         yield from walk(load(name), f"headrace {name}", (_build_command(),))
 
 
 def show_error(error: HeadraceError) -> None:
-    """Prints value and rule, then source and hint, each on a line of stderr."""
+    """Prints an error on stderr: value and rule, then source and hint, on a line each."""
     from headrace.report.output import sanitize_text
 
     lines = [f"error: {error.value}: {error.rule}" if error.value else f"error: {error.rule}"]
@@ -191,7 +192,8 @@ def show_error(error: HeadraceError) -> None:
 
 
 def _find_number_error(error: BaseException) -> tuple[str, str] | None:
-    """Returns value and rule where an option takes a number and got something else; else None."""
+    """Returns value and rule of a refusal of the parser where an option takes a number and got
+    something else; else None."""
     option, list_errors = getattr(error, "param", None), getattr(error.__cause__, "errors", None)
     if option is None or list_errors is None:
         return None
@@ -215,7 +217,7 @@ def _find_number_error(error: BaseException) -> tuple[str, str] | None:
 
 
 def make_usage_error(error: BaseException, message: str) -> InputError:
-    """Returns a refusal of the argument parser, laid out like all others. `message`: its words."""
+    """Returns a refusal of the argument parser as InputError. `message`: the parser's words."""
     context = getattr(error, "ctx", None)
     where = f"{context.command_path} --help" if context is not None else "headrace --help"
     if (number := _find_number_error(error)) is not None:
@@ -236,22 +238,22 @@ def make_usage_error(error: BaseException, message: str) -> InputError:
 
 
 def get_exit_code(code: object) -> int:
-    """Returns an exit code as it is, None as 0; typer turns Ctrl-C into 130."""
+    """Returns an exit code, 0 for None; of 130, into which typer turns Ctrl-C, it prints that the
+    command was interrupted."""
     if code == INTERRUPTED:
         print(INTERRUPTED_WORDS, file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 
-def answer(arguments: list[str]) -> int:
-    """Runs one command, makes sure that its whole output has been written, and returns its exit
-    code.
+def run_command(arguments: list[str]) -> int:
+    """Runs a command line, flushes its output, and returns its exit code.
 
     A reader that has ended (`| head`) is not an error: the rest of the output is dropped, and the
     code is that of the command, or 0 where it could not come to its end.
     """
     code = None
     try:
-        code = _answer(arguments)
+        code = _run_command(arguments)
         sys.stdout.flush()
         sys.stderr.flush()
         return code
@@ -266,8 +268,8 @@ def answer(arguments: list[str]) -> int:
 
 
 def _make_system_error(error: OSError) -> CouldNotRun:
-    """Returns the operating system's refusal: of a file it names, else of the output (a full disk,
-    say)."""
+    """Returns an error of the operating system as CouldNotRun: about the file that it names, else
+    about the output (a full disk)."""
     from headrace.base.files import get_hint, get_reason, shorten_name
 
     if error.filename is None:
@@ -288,7 +290,7 @@ def _drop_output() -> None:
             os.close(nowhere)
 
 
-def _answer(arguments: list[str]) -> int:
+def _run_command(arguments: list[str]) -> int:
     """Runs a command line and returns its exit code; every error becomes a sentence on stderr,
     except errors of the operating system and a reader that has gone, which it raises."""
     try:
@@ -320,7 +322,7 @@ def _answer(arguments: list[str]) -> int:
     except BaseException as error:  # a panic of the core is no Exception
         # The refusals of the argument parser, and they alone, can say themselves in words.
         if callable(format_message := getattr(error, "format_message", None)):
-            return _answer_unreadable(error, str(format_message()))
+            return _report_usage_error(error, str(format_message()))
         if os.environ.get("HEADRACE_DEBUG"):
             raise
         if isinstance(error, ImportError) and (missing := explain_missing(error)) is not None:
@@ -332,9 +334,9 @@ def _answer(arguments: list[str]) -> int:
         return CouldNotRun.default_exit_code
 
 
-def _answer_unreadable(error: BaseException, message: str) -> int:
-    """Answers a command line that cannot be read: with the help where nothing was given, else with
-    the error."""
+def _report_usage_error(error: BaseException, message: str) -> int:
+    """Prints why a command line cannot be read (the help where nothing was given), and returns the
+    exit code."""
     if message.startswith("Usage: "):
         print(message, file=sys.stderr)
     else:

@@ -31,9 +31,9 @@ NAMED = 6  # rows named in a note, which then fits a line or two; more are count
 SourcesOption = Annotated[bool, make_flag("--sources", "Show the sources in the table; json and csv always have them.")]
 
 
-def print_rows(rows: Sequence[dict[str, object]], optional: Sequence[str], *notes: str, **layout: Any) -> None:
-    """Prints a table with the keys of its rows as columns; those of `optional` only where they say
-    anything."""
+def _print_table(rows: Sequence[dict[str, object]], optional: Sequence[str], *notes: str, **layout: Any) -> None:
+    """Prints a table with the keys of its rows as columns, without those of `optional` that are
+    empty in all rows, and notes below it. `layout`: as `make_table` takes it."""
     empty = {name for name in optional if not any(row[name] for row in rows)}
     columns = [name for name in rows[0] if name not in empty] if rows else []
     keep = [name for name in columns if name not in layout["prose"]]
@@ -70,7 +70,7 @@ def volumes(
     lost = "" if frame["persistent"].all() else "; local disks are lost with their host"
     doubts = list_unconfirmed(frame, lambda row: f"{row['volume_type']} since {row['from']}")
     notes = (f"AFR: annual failure rate{lost}.", *doubts, LOOK_UP if sources else ASK)
-    print_rows(rows, ("until", "source"), *notes, prose=("IOPS", "throughput", "source"))
+    _print_table(rows, ("until", "source"), *notes, prose=("IOPS", "throughput", "source"))
 
 
 def _format_mark(row: dict) -> str:
@@ -78,13 +78,13 @@ def _format_mark(row: dict) -> str:
 
 
 def list_unconfirmed(frame: pl.DataFrame, name: Callable[[dict], str]) -> list[str]:
-    """Returns the doubts of the rows marked ?: each note once, with its rows."""
-    about: dict[str, list[str]] = {}
+    """Returns the doubts about the rows marked ?, each once with the names of its rows."""
+    rows_of_note: dict[str, list[str]] = {}
     for row in frame.to_dicts():
         for note in filter(None, row["unconfirmed"].split("; ")):
-            about.setdefault(note, []).append(name(row))
+            rows_of_note.setdefault(note, []).append(name(row))
     lines = []
-    for note, names in about.items():
+    for note, names in rows_of_note.items():
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         lines.append(f"? {', '.join(names[:NAMED])}{more}: {note}")
     return lines
@@ -120,8 +120,8 @@ def instances(
             "instance": row["instance_type"],
             "vCPUs": row["vcpus"],
             "GiB": words.format_number(row["memory_gib"]),
-            "EBS IOPS": _from_to(row["baseline_iops"], row["max_iops"]),
-            "EBS MiB/s": _from_to(row["baseline_mib_s"], row["max_mib_s"]),
+            "EBS IOPS": _format_range(row["baseline_iops"], row["max_iops"]),
+            "EBS MiB/s": _format_range(row["baseline_mib_s"], row["max_mib_s"]),
             "burst": f"{row['burst_min']:g} min" if row["burst_min"] else "-",
             "local GB": row["instance_store_gb"] or "",
             "USD/hour": "-" if row["usd_hour"] is None else f"{row['usd_hour']:g}",
@@ -131,32 +131,25 @@ def instances(
         }
         for row in frame.to_dicts()
     ]
-    baseline_note = "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always."
     days = sorted({day.rpartition(" ")[2] for day in frame["price_as_of"] if day})
     verified = f"last verified {describe_days(days[0], days[-1])}" if days else "none of which is known"
-    price_note = f"On-demand prices for {region}, {verified}."
     notes = (
-        baseline_note,
-        price_note,
+        "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always.",
+        f"On-demand prices for {region}, {verified}.",
         *list_unconfirmed(frame, lambda row: row["instance_type"]),
         LOOK_UP if sources else ASK,
     )
-    right, prose = (
-        ("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour"),
-        ("price source", "price verified"),
-    )
-    print_rows(rows, ("?", *prose), *notes, right=right, prose=prose, drop=("local GB",))
+    right = ("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour")
+    prose = ("price source", "price verified")
+    _print_table(rows, ("?", *prose), *notes, right=right, prose=prose, drop=("local GB",))
 
 
-def _from_to(low: float | None, high: float | None) -> str:
+def _format_range(low: float | None, high: float | None) -> str:
     """Returns a range as `LOW > HIGH`, or one number where both are equal."""
     if high is None:
         return "not known"
-    return (
-        words.format_number(high, 4)
-        if low == high
-        else f"{words.format_number(low, 4)} > {words.format_number(high, 4)}"
-    )
+    text = words.format_number(high, 4)
+    return text if low == high else f"{words.format_number(low, 4)} > {text}"
 
 
 @app.command()
@@ -186,7 +179,7 @@ def prices(
     ]
     notes = (*list_unconfirmed(frame, lambda row: f"{row['product']} {row['component']}"), LOOK_UP if sources else ASK)
     layout = {"title": f"EBS prices in {region}", "right": ("above", "USD"), "prose": ("source",)}
-    print_rows(rows, ("?", "last verified", "verified", "source"), *notes, **layout)
+    _print_table(rows, ("?", "last verified", "verified", "source"), *notes, **layout)
 
 
 @app.command("sources")

@@ -52,11 +52,11 @@ class RecordingOptions:
         return None if self.last is None and self.until is None else remote_span.parse_span(self.last, self.until)
 
     def check(self, recording: str) -> None:
-        """Refuses options that are not for this kind of recording. Raises InputError."""
+        """Raises InputError for an option that does not belong to this kind of recording."""
         targets.check_times(recording, self.apply_to(targets.SourceOptions()))
 
     def check_any(self, recordings: list[str]) -> None:
-        """Refuses options that fit none of these recordings. Raises InputError."""
+        """Raises InputError, of the first recording, where the options belong to none of them."""
         refused = None
         for recording in recordings:
             try:
@@ -67,12 +67,14 @@ class RecordingOptions:
             raise refused
 
     def apply_to(self, options: SourceOptions) -> SourceOptions:
-        """Returns the options of a target, with these. Raises InputError."""
+        """Returns the options of a target with interval, clock and time span of these. Raises
+        InputError."""
         return replace(options, interval_s=self.interval, clock_start=self.clock_start, span=self.read_span())
 
 
 def read_workload(text: str) -> Workload | TransactionWorkload:
-    """Returns the workload that a user names. Raises InputError or CouldNotRun."""
+    """Returns the workload that a text names: demo:, fio:, a standard benchmark or a file. Raises
+    InputError or CouldNotRun."""
     if text.startswith("demo:") and Path(text).exists():
         return workloads.load(text)
     return named.read_named(text) or workloads.load(text)

@@ -84,8 +84,8 @@ class CommandGroup(typer.Typer):
 
 
 def with_groups(function: Callable) -> Callable:
-    """Returns the function as typer takes it: with the fields of its option groups as parameters of
-    their own, behind the others, and with a check of its output files (`headrace.cli.writing`)."""
+    """Returns the function as typer takes it: the fields of its option groups are parameters behind
+    the others, and its output files are checked before it runs (`headrace.cli.writing`)."""
     spread: list[inspect.Parameter] = []
     groups: dict[str, tuple[type, dict[str, OptionField | None]]] = {}
     hints = read_hints(function)
@@ -122,8 +122,8 @@ def spread_group(group: type) -> Iterator[tuple[inspect.Parameter, OptionField |
 
 
 def take_shared(groups: Sequence[type]) -> Callable[..., None]:
-    """Returns a function for the callback of a group: it accepts the options of dataclasses, and
-    leaves out their arguments; the commands below read them."""
+    """Returns a function for the callback of a group, which accepts the options of dataclasses, not
+    their arguments, and does nothing: the commands below read them."""
 
     def accept(**_: object) -> None: ...
 
@@ -167,8 +167,8 @@ def as_typer(parameter: inspect.Parameter, annotation: object) -> tuple[inspect.
 
 
 def adapt_values(settings: dict[str, OptionField | None], values: dict[str, object]) -> dict[str, object]:
-    """Returns values of the command line as the group takes them: lists of what was given with
-    commas or several times, and nothing of a list that was not given."""
+    """Returns the values of an option group by field: what was given with commas or several times
+    as a list; without lists that were not given, which keep their defaults."""
     fitting = {}
     for name, value in values.items():
         setting = settings[name]
@@ -182,7 +182,7 @@ def adapt_values(settings: dict[str, OptionField | None], values: dict[str, obje
 
 
 def split_list(values: Sequence[str] | None) -> list[str]:
-    """Returns `a,b` and repeated options as a list."""
+    """Returns the parts of repeated options and of options with commas as a list."""
     return [part.strip() for value in values or () for part in value.split(",") if part.strip()]
 
 
@@ -193,7 +193,7 @@ def complete_type(incomplete: str) -> list[str]:
 
 
 def complete_storage(incomplete: str) -> list[str]:
-    """Returns the type of a storage, up to the size, which the user must choose."""
+    """Returns storages up to their size, which the user must choose, for the shell: `gp3:`."""
     head = incomplete.rpartition("x")[0] + "x" if "x" in incomplete else ""
     return [f"{head}{name}:" for name in complete_type(incomplete.removeprefix(head).rstrip(":"))]
 
@@ -303,7 +303,8 @@ class PasswordOptions:
     ask_password: AskPasswordOption = False
 
     def read_address(self, text: str) -> Address:
-        """Returns the address with its password. Raises InputError."""
+        """Returns the address with its password, from the option file or asked for on the terminal.
+        Raises InputError."""
         address = servers.parse_address(text, defaults_file=self.defaults_file)
         if self.ask_password:
             typed = typer.prompt(

@@ -41,21 +41,20 @@ def print_data(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Tells the user something on stderr."""
+    """Prints a line on stderr, without control characters."""
     print(sanitize_text(text), file=sys.stderr)
 
 
 def note(text: str) -> None:
-    """Tells the user a sentence or more on stderr, broken between words where a terminal is too
-    narrow for it."""
+    """Prints sentences on stderr, on a terminal broken between words at its width."""
     width = shutil.get_terminal_size().columns
     for line in tables.wrap_text(text, width) if sys.stderr.isatty() else [text]:
         say(line)
 
 
 def say_each(kind: str, lines: Iterable[object]) -> None:
-    """Tells the user each line on stderr, after its kind: `note`, `problem` or `warning`, which a
-    name may follow: `problem: db`."""
+    """Prints each line on stderr behind its kind: `note`, `problem` or `warning`, which a name may
+    follow: `problem: db`."""
     for line in lines:
         say(f"{kind}: {line}")
 
@@ -74,7 +73,7 @@ def confirm(
     hint: str = "Add --yes.",
 ) -> None:
     """Asks on the terminal, unless `yes`; a no ends the command with exit code 1. Raises InputError
-    where nobody can be asked."""
+    (value `name`, rule `what`) where there is no terminal."""
     if not yes and not sys.stdin.isatty():
         raise InputError(name, f"{what}, and nobody can be asked", "", hint)
     if not yes and not typer.confirm(question, err=True):
@@ -147,14 +146,14 @@ def write_report(path: Path | None, view: Callable[[], View], live: WhatIf | Non
 
 def format_pairs(rows: Sequence[tuple[str, object]]) -> str:
     """Returns names and values below each other; those without a value are left out."""
-    shown = [(name, " ".join(str(value).split())) for name, value in rows if value not in (None, "")]
-    width = max((len(name) for name, _ in shown), default=0)
-    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in shown)
+    pairs = [(name, " ".join(str(value).split())) for name, value in rows if value not in (None, "")]
+    width = max((len(name) for name, _ in pairs), default=0)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in pairs)
 
 
 class Ticker:
-    """A progress bar on stderr that appears once the work has taken two seconds. Never without a
-    terminal."""
+    """A progress bar on stderr that appears once the work has taken two seconds; it does nothing
+    where stderr is not a terminal."""
 
     def __init__(self, what: str) -> None:
         self.what, self.began = what, time.monotonic()
@@ -201,7 +200,7 @@ class Ticker:
 
 @contextmanager
 def show_progress(what: str) -> Iterator[Ticker]:
-    """Shows a progress bar during a block: `with progress("planning") as tick:
+    """Shows a progress bar during a block: `with show_progress("planning") as tick:
     work(progress=tick)`."""
     ticker = Ticker(what)
     try:

@@ -44,8 +44,7 @@ class OptionDetails(TypedDict, total=False):
 
 
 def make_option(metavar: str | None, help: str, *names: str, **more: Unpack[OptionDetails]) -> OptionInfo:
-    """Returns an option; without names it is called as its parameter is: `log_dir` is
-    --log-dir."""
+    """Returns an option; without names it is called as its parameter is: `log_dir` is --log-dir."""
     return typer.Option(*names, metavar=metavar, help=help, **more)
 
 
@@ -92,8 +91,8 @@ def is_same(option: TyperOption, other: TyperOption) -> bool:
 
 
 def find_declaring(option: TyperOption, above: Iterable[Command]) -> Command | None:
-    """Returns the group that declares an option of a command below it, None where the command's own
-    declaration is the only one. `above`: the groups, the outermost first."""
+    """Returns the outermost group above a command that declares its option too; None where the
+    command alone does. `above`: the groups, the outermost first."""
     return next((group for group in above if any(is_same(option, other) for other in list_options(group))), None)
 
 
@@ -141,8 +140,8 @@ def collect_given(context: Context) -> dict[str, object]:
 
 
 def write_options(command: Command, context: Context, formatter: HelpFormatter) -> None:
-    """Writes the arguments and own options of a command, and the names of those of the groups above
-    it."""
+    """Writes into a help text the arguments and own options of a command, and the names of the
+    options that groups above it declare."""
     contexts = list_contexts(context)
     above = [group.command for group in contexts]
     own = {id(option) for option in list_own_options(command, above)}
@@ -163,7 +162,7 @@ class SharingCommand(TyperCommand):
     """A command that takes options of the groups above it."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Parses the arguments; what a group above was given stands for the default."""
+        """Parses the arguments; values that were given to groups above replace the defaults."""
         ctx.default_map = collect_given(ctx)
         return super().parse_args(ctx, args)
 

@@ -54,8 +54,8 @@ WRITES_PAGE = Writes(replaces=_is_own_page)
 
 
 def find_outputs(parameters: Mapping[str, inspect.Parameter]) -> dict[str, tuple[str, Writes]]:
-    """Returns by parameter the option's name and its `Writes`, of those that name a file to
-    write."""
+    """Returns the parameters that name a file to write: for each the option's name and its
+    `Writes`."""
     outputs: dict[str, tuple[str, Writes]] = {}
     for name, parameter in parameters.items():
         marks = getattr(parameter.annotation, "__metadata__", ())
@@ -93,7 +93,7 @@ def guard_outputs(function: Callable, parameters: Mapping[str, inspect.Parameter
 
 
 def spell_out(function: Callable, parameters: Sequence[inspect.Parameter]) -> dict[str, inspect.Parameter]:
-    """Gives a function the parameters that typer shall see, and returns them by name."""
+    """Sets the signature of a function that typer reads, and returns its parameters by name."""
     by_name = {parameter.name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters}
     function.__signature__ = inspect.Signature(list(by_name.values()))  # pyright: ignore[reportFunctionMemberAccess]
     function.__annotations__ = {name: parameter.annotation for name, parameter in by_name.items()}

@@ -36,11 +36,11 @@ def describe_migration(today: Choice | None, choice: Choice) -> str | None:
         return None
     if choice.service != today.service:
         return f"needs a migration (another service): {MOVE_IN}, let it catch up, switch over"
-    cache = "; ".join(describe_changes(today, choice))
+    changes = "; ".join(describe_changes(today, choice))
     if (today.storage, today.log_storage, today.instance) == (choice.storage, choice.log_storage, choice.instance):
-        return cache or "nothing changes"
+        return changes or "nothing changes"
     reasons = _explain_migration(today, choice)
-    then = f"; {cache}" if cache else ""
+    then = f"; {changes}" if changes else ""
     if reasons:
         return f"needs a migration ({'; '.join(reasons)}): {_describe_move(today, choice)}{then}"
     if today.instance != choice.instance:
@@ -55,8 +55,8 @@ CACHE_SETTINGS = {"innodb": "innodb_buffer_pool_size", "myrocks": "rocksdb_block
 
 
 def describe_changes(today: Choice | None, choice: Choice) -> tuple[str, ...]:
-    """Says what a choice counts on apart from its volumes and instance: settings that differ from
-    today's, in words."""
+    """Returns a sentence on the cache that the server must be set to, where a choice counts on
+    another size than today's; empty elsewhere."""
     if today is None or not _has_other_cache(today, choice):
         return ()
     assert choice.cache_gib is not None
@@ -69,11 +69,11 @@ def describe_changes(today: Choice | None, choice: Choice) -> tuple[str, ...]:
 
 
 def _has_other_cache(today: Choice, choice: Choice) -> bool:
-    """Says whether the server's own cache differs from today's by SAME_CACHE_GIB or more; never at
-    a service."""
+    """Says whether the server's cache differs from today's by SAME_CACHE_GIB or more."""
     # A service sets the cache by its own rule.
-    own = choice.service == "ec2" and bool(today.cache_gib) and bool(choice.cache_gib)
-    return own and abs((today.cache_gib or 0) - (choice.cache_gib or 0)) >= SAME_CACHE_GIB
+    if choice.service != "ec2" or not today.cache_gib or not choice.cache_gib:
+        return False
+    return abs(today.cache_gib - choice.cache_gib) >= SAME_CACHE_GIB
 
 
 def _get_cache_setting(choice: Choice) -> str:
@@ -115,11 +115,9 @@ def _grows_into(before: Storage, after: Storage) -> bool:
 
 def _describe_layout(choice: Choice) -> str:
     """Names the layout of a choice in words."""
-    return (
-        "one volume"
-        if choice.members == 1
-        else f"{choice.members} volumes in {choice.layout.upper().replace('RAID', 'RAID ')}"
-    )
+    if choice.members == 1:
+        return "one volume"
+    return f"{choice.members} volumes in {choice.layout.upper().replace('RAID', 'RAID ')}"
 
 
 def _find_architecture(choice: Choice) -> str | None:
@@ -140,8 +138,9 @@ def _describe_move(today: Choice, choice: Choice) -> str:
 
 
 def list_actions(choice: Choice | None, today: Choice | None, as_of: str, is_mariadb: bool = False) -> list[dict]:
-    """Says what to do to get to `choice`: dicts of `what` (a sentence), `lines` (to paste), `undo`
-    and, where rules are told, their `source`. `is_mariadb`: of the server."""
+    """Returns the steps from today's storage to `choice`: dicts of `what` (a sentence), `lines` (to
+    paste), `undo` and, of a modification, the `source` of AWS's rules. `is_mariadb`: the server is
+    MariaDB."""
     if choice is not None and choice.service != "ec2":
         return _list_managed_actions(choice, "mariadb" if is_mariadb else "mysql")
     if choice is None or choice.volume_type == "instance-store":
@@ -149,13 +148,13 @@ def list_actions(choice: Choice | None, today: Choice | None, as_of: str, is_mar
     storage = Storage.parse(choice.storage)
     same = today is not None and today.storage == choice.storage
     steps = []
-    moves = today is None or (choice.migration or "").startswith("needs")
-    if today is not None and not moves and not same:
+    is_new = today is None or (choice.migration or "").startswith("needs")
+    if today is not None and not is_new and not same:
         steps.append(describe_modification(storage, Storage.parse(today.storage), as_of))
     elif not same:
-        steps.append(_create(storage))
-    steps += _list_log_actions(choice, today, moves, as_of)
-    steps += _list_cache_actions(choice, today, moves)
+        steps.append(_describe_creation(storage))
+    steps += _list_log_actions(choice, today, is_new, as_of)
+    steps += _list_cache_actions(choice, today, is_new)
     blocks = _list_terraform_lines(storage.members[0], len(storage.members))
     if choice.log_storage is not None:
         blocks += ["# redo and binlog", *_list_terraform_lines(Storage.parse(choice.log_storage).members[0], 1)]
@@ -163,14 +162,13 @@ def list_actions(choice: Choice | None, today: Choice | None, as_of: str, is_mar
     memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
     apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
     command = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory-gib {memory} --output diff"
-    steps.append(
-        {"what": "Settings of the server that fit this storage, with their reasons", "lines": [command], "undo": ""}
-    )
-    return steps
+    what = "Settings of the server that fit this storage, with their reasons"
+    return [*steps, {"what": what, "lines": [command], "undo": ""}]
 
 
 def _list_managed_actions(choice: Choice, engine: str) -> list[dict]:
-    """Lists what to do for a server at a service: dicts as in `actions`; `engine`: of RDS."""
+    """Lists the steps for a server at a service, as `list_actions` does. `engine`: RDS's name of
+    it."""
     common = f"--db-instance-class {choice.instance or 'CLASS'} --engine"
     if choice.volume_type == "aurora":
         kind = "aurora-iopt1" if choice.service.endswith("io-optimized") else "aurora"
@@ -182,11 +180,11 @@ def _list_managed_actions(choice: Choice, engine: str) -> list[dict]:
         undo = "aws rds delete-db-instance and delete-db-cluster, once nothing is on them"
         return [{"what": f"Create the cluster and its writer; then {MOVE_IN}", "lines": lines, "undo": undo}]
     volume = Storage.parse(choice.storage).members[0]
-    words = [f"--storage-type {volume.type} --allocated-storage {volume.size_gib}"]
-    words += [f"--iops {volume.iops}"] if volume.iops else []
-    words += [f"--storage-throughput {volume.mib_s}"] if volume.mib_s else []
-    words += ["--multi-az"] if choice.service == "rds:multi-az" else []
-    line = f"aws rds create-db-instance --db-instance-identifier NAME {common} {engine} {' '.join(words)} --storage-encrypted"
+    options = [f"--storage-type {volume.type} --allocated-storage {volume.size_gib}"]
+    options += [f"--iops {volume.iops}"] if volume.iops else []
+    options += [f"--storage-throughput {volume.mib_s}"] if volume.mib_s else []
+    options += ["--multi-az"] if choice.service == "rds:multi-az" else []
+    line = f"aws rds create-db-instance --db-instance-identifier NAME {common} {engine} {' '.join(options)} --storage-encrypted"
     if choice.service == "rds:multi-az-cluster":
         line = line.replace("create-db-instance --db-instance-identifier", "create-db-cluster --db-cluster-identifier")
         line = line.replace("--db-instance-class", "--db-cluster-instance-class")
@@ -195,10 +193,10 @@ def _list_managed_actions(choice: Choice, engine: str) -> list[dict]:
     return [{"what": f"Create the server; then {MOVE_IN}", "lines": [line], "undo": undo}]
 
 
-def _list_cache_actions(choice: Choice, today: Choice | None, moves: bool) -> list[dict]:
-    """Returns the step that sets the cache which the figures of a choice count on, where today's is
-    another or not known: `SET GLOBAL` where the server keeps running, and the line of my.cnf that
-    keeps it."""
+def _list_cache_actions(choice: Choice, today: Choice | None, is_new: bool) -> list[dict]:
+    """Returns, in a list, the step that sets the cache which the figures of a choice count on,
+    where today's is another or not known: the line of my.cnf, and `SET GLOBAL` where the server
+    keeps running. `is_new`: the server moves to other volumes."""
     if choice.cache_gib is None or (today is not None and not _has_other_cache(today, choice)):
         return []
     name, engine = _get_cache_setting(choice), choice.engine or "innodb"
@@ -206,8 +204,8 @@ def _list_cache_actions(choice: Choice, today: Choice | None, moves: bool) -> li
     before = "" if today is None or today.cache_gib is None else f", from {today.cache_gib:.4g}"
     what = f"Set the cache to {choice.cache_gib:.4g} GiB{memory}{before}: the figures above count on it"
     lines, undo = [f"{name} = {_format_size(choice.cache_gib)}    # in my.cnf, [mysqld]; read at the next start"], ""
-    runs_on = today is not None and not moves and today.instance == choice.instance
-    if runs_on and today is not None and today.cache_gib and engine == "innodb":
+    keeps_running = today is not None and not is_new and today.instance == choice.instance
+    if keeps_running and today is not None and today.cache_gib and engine == "innodb":
         lines.insert(
             0, f"{_write_set_global(name, choice.cache_gib)}    # at once: MySQL 5.7.5, MariaDB 10.2.2 and newer"
         )
@@ -226,20 +224,23 @@ def _format_size(gib: float) -> str:
     return f"{gib:.0f}G" if gib == round(gib) else f"{round(gib * 1024)}M"
 
 
-def _list_log_actions(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> list[dict]:
+def _list_log_actions(choice: Choice, today: Choice | None, is_new: bool, as_of: str) -> list[dict]:
     """Returns the step for the volume of redo and binlog, in a list; empty where it stays or there
-    is none."""
+    is none. `is_new`: it is created in any case."""
     before = None if today is None else today.log_storage
     if choice.log_storage is None or choice.log_storage == before:
         return []
     log = Storage.parse(choice.log_storage)
-    action = _create(log) if moves or before is None else describe_modification(log, Storage.parse(before), as_of)
+    if is_new or before is None:
+        action = _describe_creation(log)
+    else:
+        action = describe_modification(log, Storage.parse(before), as_of)
     return [action | {"what": f"For redo and binlog: {action['what'][0].lower()}{action['what'][1:]}"}]
 
 
 def describe_modification(after: Storage, before: Storage, as_of: str) -> dict:
-    """Says what modifying volumes in place takes: `what`, `lines` to paste, `undo`, `source` of the
-    rules."""
+    """Returns the step that modifies volumes in place: `what`, `lines` to paste, `undo`, `source`
+    of AWS's rules."""
     with translate_core_errors():
         rules = core.modification_rules(as_of, after.members[0].size_gib)
     often = (
@@ -254,70 +255,61 @@ def describe_modification(after: Storage, before: Storage, as_of: str) -> dict:
         f"the new limits come while it is `optimizing`, which lasts about {lasts} for {first.size_gib:,} GiB (a guess; it may exceed {rules['can_exceed_hours']} h); {often}"
     )
     grown = first.size_gib > before.members[0].size_gib
-    lines = [_modify_line(first)]
+    lines = [_write_modify_command(first)]
     if grown:
         lines.append(
             "sudo xfs_growfs MOUNT_POINT    # or resize2fs; grow the partition before, if it has one (growpart)"
         )
-    undo = _modify_line(before.members[0], size=False)
+    undo = _write_modify_command(before.members[0], size=False)
     if grown:
         undo += "    # the size stays: a volume never shrinks"
     return {"what": what, "lines": lines, "undo": undo, "source": rules["source"]}
 
 
-def _modify_line(volume: Volume, size: bool = True) -> str:
+def _write_modify_command(volume: Volume, size: bool = True) -> str:
     return f"aws ec2 modify-volume --volume-id {VOLUME_ID} " + " ".join(_list_parameters(volume, size))
 
 
 def _list_parameters(volume: Volume, size: bool = True) -> list[str]:
     """Lists the parameters of the EC2 API for a volume. gp3's included figures are among them: a
     volume that was another type keeps its own otherwise."""
-    words = [f"--volume-type {API_TYPES.get(volume.type, volume.type)}"]
-    words += [f"--size {volume.size_gib}"] if size else []
+    options = [f"--volume-type {API_TYPES.get(volume.type, volume.type)}"]
+    options += [f"--size {volume.size_gib}"] if size else []
     iops, mib_s = get_bought_performance(volume)
-    words += [f"--iops {iops}"] if iops else []
-    return [*words, *([f"--throughput {mib_s}"] if mib_s else [])]
+    options += [f"--iops {iops}"] if iops else []
+    return [*options, *([f"--throughput {mib_s}"] if mib_s else [])]
 
 
 def get_bought_performance(volume: Volume) -> tuple[int | None, int | None]:
-    """Returns the IOPS and MiB/s to name, the included ones where none are written."""
+    """Returns the IOPS and MiB/s that a command names for a volume: of gp3 the included ones where
+    the notation has none; None where the type does not sell them."""
     if volume.type == "gp3":
         return volume.iops or 3_000, volume.mib_s or 125
     return (volume.iops, None) if volume.type in WITH_IOPS else (None, None)
 
 
-def _create(storage: Storage) -> dict:
+def _describe_creation(storage: Storage) -> dict:
     """Returns the step that creates volumes, and joins several by mdadm: `what`, `lines` to paste,
     `undo`."""
     volume, count = storage.members[0], len(storage.members)
     line = f"aws ec2 create-volume --availability-zone ZONE --encrypted {' '.join(_list_parameters(volume))}"
-    what = (
-        "Create the volume"
-        if count == 1
-        else f"Create {count} of these volumes, and put them together ({storage.layout}, chunk {storage.chunk_kib} KiB)"
-    )
-    lines = [line]
+    what, lines = "Create the volume", [line]
     if count > 1:
+        chunk = f"chunk {storage.chunk_kib} KiB"
+        what = f"Create {count} of these volumes, and put them together ({storage.layout}, {chunk})"
         level = storage.layout.removeprefix("raid").removesuffix("f2")
         layout = " --layout=f2" if storage.layout == "raid10f2" else ""
         array = f"--level={level}{layout} --chunk={storage.chunk_kib} --raid-devices={count}"
         lines.append(f"sudo mdadm --create /dev/md0 {array} DEVICE...    # {NAMED_BY_ID}")
-    return {
-        "what": what,
-        "lines": lines,
-        "undo": f"aws ec2 delete-volume --volume-id {VOLUME_ID}    # of each, once nothing is on it",
-    }
+    undo = f"aws ec2 delete-volume --volume-id {VOLUME_ID}    # of each, once nothing is on it"
+    return {"what": what, "lines": lines, "undo": undo}
 
 
 def _list_terraform_lines(volume: Volume, count: int) -> list[str]:
     """Returns the lines of a Terraform block for `count` equal volumes; GiB, IOPS and MiB/s."""
     iops, mib_s = get_bought_performance(volume)
-    pairs = [
-        ("type", f'"{API_TYPES.get(volume.type, volume.type)}"'),
-        ("size", volume.size_gib),
-        ("iops", iops),
-        ("throughput", mib_s),
-    ]
+    kind = f'"{API_TYPES.get(volume.type, volume.type)}"'
+    pairs = [("type", kind), ("size", volume.size_gib), ("iops", iops), ("throughput", mib_s)]
     pairs += [("count", count)] if count > 1 else []
     return [f"{name:<10} = {value}" for name, value in pairs if value is not None]
 
@@ -328,9 +320,9 @@ def _list_terraform_lines(volume: Volume, count: int) -> list[str]:
 @cache
 def _read_alarms() -> dict[str, list[dict]]:
     """Returns the alarms of alarms.csv by their group. Periods and points are as AWS recommends
-    them in the sources named there; the level of the queue is a guess. Credits are low early enough
-    to act: a fifth of a full gp2 balance at full burst is 12 minutes at the least (5.4 million / 5
-    / (3,000 - 1,500))."""
+    them in the sources named there; the level of the queue is a guess. The alarm on credits leaves
+    time to act: a fifth of a full gp2 balance at full burst is 12 minutes at the least (5.4 million
+    / 5 / (3,000 - 1,500))."""
     groups: dict[str, list[dict]] = {}
     for row in read_rows("headrace.planner", "alarms.csv"):
         numbers = {name: int(row[name]) for name in ("threshold", "period_s", "points", "of")}

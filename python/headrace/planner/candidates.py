@@ -83,7 +83,7 @@ class Need:
     data_gib: int
     log_gib: int = 0
 
-    def of(self, log: str | None) -> int:
+    def get_data_storage_gib(self, log: str | None) -> int:
         """Returns the GiB the data storage must hold: the log too where it has no volume of its
         own."""
         return self.data_gib + (self.log_gib if log is None else 0)
@@ -124,7 +124,7 @@ class Family:
     era: core.Era = field(repr=False, compare=False)
     counts: tuple[int, ...] = ()
     service: str = "ec2"
-    # Figures asked for so far: a search asks for the same few thousands of times.
+    # Cached figures: a search looks up the same few thousands of times.
     figures: dict[tuple[str, str], float | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
@@ -135,8 +135,8 @@ class Family:
         return self.volume_type + LAYOUT_NAMES[self.layout]
 
     @property
-    def data_share(self) -> int:
-        """One over the share of the bytes that holds data: mirrors hold everything twice."""
+    def data_copies(self) -> int:
+        """Copies of the data that the layout stores: 2 on mirrors."""
         return 2 if self.layout == "raid10" else 1
 
     @property
@@ -151,16 +151,17 @@ class Family:
 
     @property
     def most_gib(self) -> int:
-        """GiB of data that the largest array of it holds."""
-        return max(self.counts, default=1) * self.max_gib // self.data_share
+        """GiB of data that the largest array of the family holds."""
+        return max(self.counts, default=1) * self.max_gib // self.data_copies
 
     def compute_least_members(self, size_gib: int) -> int:
-        """Returns the number of the largest volumes that hold `size_gib` of data."""
-        return -(-size_gib * self.data_share // self.max_gib)
+        """Returns the least number of volumes, of the largest size, that hold `size_gib` of
+        data."""
+        return -(-size_gib * self.data_copies // self.max_gib)
 
     def compute_member_gib(self, members: int, size_gib: int) -> int:
         """Returns the GiB a volume needs so that `members` of them hold `size_gib` of data."""
-        return max(self.min_gib, -(-size_gib * self.data_share // members))
+        return max(self.min_gib, -(-size_gib * self.data_copies // members))
 
     def compute_ordered_gib(self, gib: int) -> int:
         """Returns the size that is ordered for a volume of at least `gib`."""
@@ -214,7 +215,7 @@ class Shape:
     x: tuple[int, int] = (0, 0)
     y: tuple[int, int] = (0, 0)
     local: str | None = None
-    # Notations and ranges made so far: a search asks for the same ones on every host.
+    # Cached notations by point, and ranges by axis and value: they are the same on every host.
     texts: dict[tuple[int, int], str] = field(default_factory=dict, compare=False, repr=False)
     ranges: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict, compare=False, repr=False)
 
@@ -227,16 +228,15 @@ class Shape:
         return text
 
     def find_alike(self, axis: int, value: int) -> tuple[int, int]:
-        """Returns the lowest and the highest figure on an axis (0: x, 1: y) at which the same is
-        ordered as at `value`."""
+        """Returns the lowest and the highest figure on an axis (0: x, 1: y) that order the same
+        storage as `value`; cached."""
         span = self.ranges.get((axis, value))
         if span is None:
             span = self.ranges[axis, value] = self._compute_alike(axis, value)
         return span
 
     def _compute_alike(self, axis: int, value: int) -> tuple[int, int]:
-        """Computes what `alike` remembers: the lowest and the highest figure with the same
-        order."""
+        """Computes the range that `find_alike` caches."""
         bounds = (self.x, self.y)[axis]
         if self.local is not None or bounds[0] == bounds[1]:
             return value, value
@@ -283,7 +283,7 @@ class Space:
 
     @property
     def volumes(self) -> int:
-        """Volumes in all."""
+        """Number of volumes, that of the log included."""
         return self.shape.members + (self.log is not None)
 
 
@@ -298,9 +298,8 @@ def _compute_gib(family: Family, member_gib: int, iops: int) -> int:
 def list_member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
     """Returns the numbers of volumes that a layout may have, up to `max_volumes`: RAID 10 needs an
     even number, 4 or more."""
-    return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[
-        layout
-    ]
+    counts = {"single": (1,), "raid0": range(2, max_volumes + 1), "raid10": range(4, max_volumes + 1, 2)}
+    return tuple(counts[layout])
 
 
 def list_shapes(family: Family, size_gib: int) -> list[Shape]:
@@ -327,24 +326,22 @@ def make_shape(family: Family, members: int, gib: int) -> Shape:
         most = max(low, min(most, int(per_gib * family.max_gib)))
     if not family.buys_throughput:
         return Shape(family, members, gib, (low, most))
-    included, highest = (
-        int(family.find_figure("throughput", "included_mib_s") or 0),
-        int(family.find_figure("throughput", "max_mib_s") or 0),
-    )
+    included = int(family.find_figure("throughput", "included_mib_s") or 0)
+    highest = int(family.find_figure("throughput", "max_mib_s") or 0)
     ratio = family.find_figure("throughput", "mib_s_per_iops") or math.inf
     return Shape(family, members, gib, (low, most), (included, int(min(highest, most * ratio))))
 
 
 def list_local_shapes(family: Family, instance: core.Instance, size_gib: int) -> list[Shape]:
-    """Lists shapes of an instance's own disks in the family's layout, where they hold the data. All
-    disks are used, as they are paid for anyway."""
+    """Returns, in a list, the shape of all of an instance's own disks in the family's layout; empty
+    where they do not suit the layout or hold less than `size_gib` of data."""
     disks = int(instance["instance_store_devices"])
     if not disks or not instance["instance_store_gb"]:
         return []
     # The catalog gives decimal GB of all disks together; the notation takes binary GiB of one.
     gib = int(instance["instance_store_gb"] * 1e9 / GIB / disks)
     fits = {"single": disks == 1, "raid0": disks > 1, "raid10": disks >= 4 and disks % 2 == 0}[family.layout]
-    if gib < 1 or not fits or gib * disks // family.data_share < size_gib:
+    if gib < 1 or not fits or gib * disks // family.data_copies < size_gib:
         return []
     return [Shape(family, disks, gib, local=family.write_notation(disks, gib))]
 
@@ -353,19 +350,20 @@ def list_local_shapes(family: Family, instance: core.Instance, size_gib: int) ->
 
 
 @dataclass(frozen=True)
-class About:
-    """Facts that follow from a storage's notation, whether a search or a user named it."""
+class StorageFacts:
+    """Facts that follow from a storage's notation. `backing`: the EBS volumes, None for Aurora's
+    storage; `usable_gib`: what the layout leaves for data."""
 
-    behind: Storage | None
+    backing: Storage | None
     family: Family
     members: int
     usable_gib: float
 
     @property
     def storage(self) -> Storage:
-        """The volumes, where there are some."""
-        assert self.behind is not None
-        return self.behind
+        """The EBS volumes of a storage that is not Aurora's."""
+        assert self.backing is not None
+        return self.backing
 
 
 # A type that did not exist on the day: nothing is known of it.
@@ -373,39 +371,39 @@ NO_ERA = cast("core.Era", {})
 
 
 class Directory:
-    """Families by type and layout on one day, and what each notation met so far says."""
+    """The volume types of one day, and the facts of each storage that was looked up."""
 
     def __init__(self, as_of: str) -> None:
         """Reads the volume types of a day (YYYY-MM-DD)."""
         with translate_core_errors():
             self.eras = {era["volume_type"]: era for era in core.volume_eras(as_of)}
         self.as_of = as_of
-        self.abouts: dict[tuple[str, str], About] = {}
+        self.facts: dict[tuple[str, str], StorageFacts] = {}
 
-    def look_up(self, text: str, service: str = "ec2") -> About:
-        """Returns the family and members of a storage at a service. Raises InputError for notation
-        that is none."""
+    def look_up(self, text: str, service: str = "ec2") -> StorageFacts:
+        """Returns the facts of a storage at a service; cached. Raises InputError for what is no
+        notation."""
         key = (text, service)
-        if key not in self.abouts:
-            self.abouts[key] = self._read_notation(text, service)
-        return self.abouts[key]
+        if key not in self.facts:
+            self.facts[key] = self._read_notation(text, service)
+        return self.facts[key]
 
-    def _read_notation(self, text: str, service: str) -> About:
-        """Reads the notation: family, members and usable GiB, infinite for Aurora's storage."""
-        behind = find_backing_volumes(text, service, self.as_of)
-        if behind is None:
-            return About(None, Family(AURORA, "single", NO_ERA, (1,), service), 1, math.inf)
-        storage = Storage.parse(behind)
+    def _read_notation(self, text: str, service: str) -> StorageFacts:
+        """Returns the facts of a storage by its notation; Aurora's has infinite usable GiB."""
+        volumes = find_backing_volumes(text, service, self.as_of)
+        if volumes is None:
+            return StorageFacts(None, Family(AURORA, "single", NO_ERA, (1,), service), 1, math.inf)
+        storage = Storage.parse(volumes)
         kind = storage.members[0].type
         family = Family(kind, storage.layout, self.eras.get(kind, NO_ERA), (len(storage.members),), service)
         usable = storage.usable_gib if service == "ec2" else Storage.parse(text).usable_gib
-        return About(storage, family, len(storage.members), usable)
+        return StorageFacts(storage, family, len(storage.members), usable)
 
 
 @cache
 def find_backing_volumes(text: str, service: str, as_of: str) -> str | None:
-    """Returns the EBS volumes that serve a storage at a service: themselves, or as RDS lays them
-    out. None: Aurora's storage, which is none."""
+    """Returns the EBS volumes behind a storage, in notation: on EC2 the storage itself, on RDS the
+    array that RDS makes of it; None for Aurora's storage, which has none."""
     if service == "ec2":
         return text
     if service.startswith(AURORA):
@@ -420,7 +418,7 @@ TYPES = ("standard", "gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc
 EXCLUDABLE = (*TYPES, "raid0", "raid10")
 LOCAL = "instance-store"
 LEAST_CACHE_GIB = 0.5  # a guess: with less no server is worth planning
-OWN_SHARE = -1.0  # of memory for the cache: the share all of Headrace takes
+DEFAULT_SHARE = -1.0  # stands for the share of memory that Headrace gives a cache by default
 # General, memory, compute and storage families; sizes of a virtual machine; not -flex, whose
 # processors are shared.
 SENSIBLE = re.compile(r"^(?P<letter>[mrci])(?P<generation>\d+)[a-z]*\.\d*(?:large|xlarge|medium)$")
@@ -432,13 +430,7 @@ NOT_ASKED_FOR = "its data is gone when the instance stops (--allow-instance-stor
 def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
     """Returns the types and layouts the user does not want, given as a sequence or as text with
     commas. Raises InputError for an unknown name."""
-    names = (
-        exclude.split(",")
-        if isinstance(exclude, str)
-        else list(exclude)
-        if isinstance(exclude, Sequence)
-        else [exclude]
-    )
+    names = exclude.split(",") if isinstance(exclude, str) else exclude if isinstance(exclude, Sequence) else [exclude]
     names = [name for name in names if not isinstance(name, str) or name.strip()]
     for name in names:
         if not isinstance(name, str) or name.strip().lower() not in EXCLUDABLE:
@@ -476,7 +468,8 @@ def list_families(
 def _explain_exclusion(
     kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict[str, str]
 ) -> tuple[str, str]:
-    """Says why a type is out before any search, or ("", "")."""
+    """Returns the outcome and the reason where a type is out before any search, else two empty
+    texts."""
     if kind in excluded:
         return "excluded", excluded[kind]
     if kind not in eras:
@@ -540,7 +533,7 @@ def _can_attach(host: Host, volumes: int) -> bool:
 
 
 def make_lone_host(cache_gib: float = 0.0) -> list[Host]:
-    """Returns the host that stands for volumes without an instance."""
+    """Returns, in a list, the host that stands for volumes without an instance."""
     return [Host(None, 0.0, cache_gib)]
 
 
@@ -551,7 +544,7 @@ def list_hosts(
     were left out.
 
     `patterns`: types or globs (`r6i.*`). `cache_share`: the share of its memory, 0 to 1, that a
-    host has for its cache, or OWN_SHARE; None: hosts of volumes alone, with a cache of 0 GiB.
+    host has for its cache, or DEFAULT_SHARE; None: hosts of volumes alone, with a cache of 0 GiB.
     Raises InputError when a pattern matches nothing, or no instance can be planned with.
     """
     patterns = list(patterns) if isinstance(patterns, Sequence) and not isinstance(patterns, str) else [patterns]
@@ -603,9 +596,9 @@ def make_host(
 
 
 def compute_cache_gib(instance: core.Instance, cache_share: float | None = None) -> float:
-    """Returns the GiB of cache an instance has room for: a share of its memory (None, or OWN_SHARE:
-    the share all of Headrace takes)."""
-    if cache_share == OWN_SHARE:
+    """Returns the GiB of cache an instance has room for: a share of its memory, 0.05 to 0.95; None
+    or DEFAULT_SHARE: the share that Headrace gives a cache by default."""
+    if cache_share == DEFAULT_SHARE:
         cache_share = None
     if cache_share is not None:
         check_number("cache_share", cache_share, 0.05, 0.95, "of memory")
@@ -613,8 +606,8 @@ def compute_cache_gib(instance: core.Instance, cache_share: float | None = None)
 
 
 def list_sensible_instances(as_of: str) -> list[str]:
-    """Lists the instances of the families m, r, c and i of a day, the two newest generations of
-    each that are priced and whose EBS limits are known. Raises InputError for a bad day."""
+    """Lists the instances of the families m, r, c and i of a day: of each the two newest
+    generations whose memory and EBS limits are known. Raises InputError for a bad day."""
     with translate_core_errors():
         instances = core.instances(as_of)
     matched = [(match, entry) for entry in instances if (match := SENSIBLE.match(entry["instance_type"]))]
@@ -640,23 +633,23 @@ def get_instance_family(instance: str) -> str:
 
 
 def remove_dominated(hosts: Sequence[Host], kept_families: frozenset[str] = frozenset()) -> list[Host]:
-    """Lists the hosts that no cheaper one equals in processors, cache, EBS limits, attachments and
-    local disks: the others cannot be part of a cheapest answer. Those of `kept_families` stay,
-    because a recommendation may keep to them."""
+    """Lists the hosts (given cheapest first) that no cheaper one equals in processors, cache, EBS
+    limits, attachments and local disks: the others cannot be part of a cheapest answer. Those of
+    `kept_families` stay, because a recommendation may keep to them."""
     useful: list[Host] = []
     seen: list[tuple] = []
     for host in hosts:
-        worth = _list_merits(host)
-        beaten = any(all(figure >= least for figure, least in zip(other, worth, strict=True)) for other in seen)
+        merits = _list_merits(host)
+        beaten = any(all(figure >= least for figure, least in zip(other, merits, strict=True)) for other in seen)
         if not beaten or get_instance_family(host.name or "") in kept_families:
             useful.append(host)
-            seen.append(worth)
+            seen.append(merits)
     return useful
 
 
 def _list_merits(host: Host) -> tuple:
-    """Returns the figures in which a dearer host must be better to be looked at: processors,
-    limits, local disks, cache in GiB."""
+    """Returns the figures in one of which a dearer host must be better than a cheaper one:
+    processors, EBS limits, attachments, local disks, cache in GiB."""
     instance = host.instance
     assert instance is not None
     figures = tuple(
@@ -667,10 +660,10 @@ def _list_merits(host: Host) -> tuple:
     # A core of unknown speed is taken to be as fast as those of the runs: it is no worse and no
     # better than any other.
     cores = (speed or 0.0, float(speed is None), float(instance["threads_per_core"] == 1))
-    room = math.inf if attached is None else float(attached)
+    attachments = math.inf if attached is None else float(attached)
     # Local disks are told apart by their number too: it decides the layouts.
     disks = float(instance["instance_store_devices"] or 0)
-    return (*figures, *cores, host.cache_gib, room, disks, float(instance["nitro"]))
+    return (*figures, *cores, host.cache_gib, attachments, disks, float(instance["nitro"]))
 
 
 def match_instances(pattern: object, instances: dict[str, core.Instance], as_of: str) -> list[str]:

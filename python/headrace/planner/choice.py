@@ -64,7 +64,7 @@ class Chooser(ABC, Generic[Judge]):
         return [self.choices[candidate] for candidate in candidates]
 
     def forget(self, candidate: Candidate) -> None:
-        """Drops the choice of a candidate, so that it is made anew when it is wanted again."""
+        """Drops the cached choice of a candidate, so that `choose` makes it anew."""
         self.choices.pop(candidate, None)
 
     @abstractmethod
@@ -75,7 +75,7 @@ class Chooser(ABC, Generic[Judge]):
         """Returns the attributes that a choice has in plans for demand and for databases alike."""
         data, log, place = candidate
         host = self.judge.hosts[place]
-        about, limits = self.directory.look_up(data, host.service), self.list_limits(candidate)
+        facts, limits = self.directory.look_up(data, host.service), self.list_limits(candidate)
         items = [
             *(
                 {**item, "usd": item["usd"] * self.nodes, "quantity": item["quantity"] * self.nodes}
@@ -89,31 +89,34 @@ class Chooser(ABC, Generic[Judge]):
             "log_storage": log,
             "service": host.service,
             "instance": host.label,
-            "family": about.family.name,
-            "volume_type": about.family.volume_type,
-            "layout": about.family.layout,
-            "members": about.members,
+            "family": facts.family.name,
+            "volume_type": facts.family.volume_type,
+            "layout": facts.family.layout,
+            "members": facts.members,
             # Aurora's storage grows with the data.
-            "usable_gib": float(min(about.usable_gib, self.need.of(None) if about.behind is None else math.inf)),
+            "usable_gib": float(
+                min(facts.usable_gib, self.need.get_data_storage_gib(None) if facts.backing is None else math.inf)
+            ),
             "log_gib": 0.0 if log is None else float(self.directory.look_up(log).storage.usable_gib),
             "items": tuple(items),
             "cost_usd_month": float(sum(item["usd"] for item in items)),
             "durability_afr_percent": afr,
-            "durability": describe_durability(about.family, about.members, afr),
+            "durability": describe_durability(facts.family, facts.members, afr),
             "consistency": describe_consistency(limits[0]["consistency"] if limits else None),
             "persistent": all(limit["persistent"] for limit in limits),
             "vcpus": None if host.instance is None else host.instance["vcpus"],
             "memory_gib": None if host.instance is None else (host.instance["memory_mib"] or 0) / 1024,
-            "caveats": tuple(self._list_caveats(about.family, limits, items, host, log)),
+            "caveats": tuple(self._list_caveats(facts.family, limits, items, host, log)),
         }
 
     @abstractmethod
     def compute_deliveries(self, candidates: Sequence[Candidate]) -> list[dict | None]:
-        """Says what each candidate delivers, for charts; None where that is not known."""
+        """Returns the figures that a chart shows of each candidate, by their names; None where they
+        are not known."""
 
     def compute_saving(self, compared: Choice | None, chosen: Choice | None) -> Saving | None:
-        """Says what a choice saves against today's, USD a month, as planned and at equal usable
-        space; None without either."""
+        """Returns what a choice saves against today's, USD a month, as planned and at equal usable
+        space; None where one of the two is None."""
         if compared is None or chosen is None:
             return None
         gib = max(compared.usable_gib + compared.log_gib, chosen.usable_gib + chosen.log_gib)
@@ -126,40 +129,36 @@ class Chooser(ABC, Generic[Judge]):
         holds `gib`; None where they cannot be."""
         if choice.usable_gib + choice.log_gib >= gib:
             return choice.cost_usd_month
-        about = self.directory.look_up(choice.storage)
-        if choice.service != "ec2" or about.behind is None:
+        facts = self.directory.look_up(choice.storage)
+        if choice.service != "ec2" or facts.backing is None:
             return None
-        member = math.ceil(about.storage.members[0].size_gib * (gib - choice.log_gib) / choice.usable_gib)
-        if member > about.family.max_gib or choice.volume_type == LOCAL:
+        member = math.ceil(facts.storage.members[0].size_gib * (gib - choice.log_gib) / choice.usable_gib)
+        if member > facts.family.max_gib or choice.volume_type == LOCAL:
             return None
-        larger = str(about.storage.with_(size_gib=member))
+        larger = str(facts.storage.with_(size_gib=member))
         million = self.judge.count_million_ios(larger)
-        before, after = (
-            sum(self.judge.prices.compute_volume_totals([text], million)) for text in (choice.storage, larger)
-        )
+        before, after = self.judge.prices.compute_volume_totals([choice.storage, larger], million)
         return None if math.isnan(after) else choice.cost_usd_month + (after - before) * self.nodes
 
     def list_limits(self, candidate: Candidate) -> list[core.VolumeLimits]:
         """Returns the limits of each data volume; none of Aurora's storage. Raises InputError for a
         storage that cannot be on that day or instance."""
-        behind = self.judge.get_backing_volumes(candidate)
-        if behind is None:
+        volumes = self.judge.get_backing_volumes(candidate)
+        if volumes is None:
             return []
         with translate_core_errors():
-            return core.storage_limits(behind, self.judge.prices.as_of, self.judge.hosts[candidate[2]].name)
+            return core.storage_limits(volumes, self.judge.prices.as_of, self.judge.hosts[candidate[2]].name)
 
     def _list_missing_room(self, candidate: Candidate, usable_gib: float) -> list[str]:
         """Lists in words where a candidate holds fewer GiB than data and log need; empty where it
         holds them."""
-        needed, missed = self.need.of(candidate[1]), []
+        needed, missed = self.need.get_data_storage_gib(candidate[1]), []
         if usable_gib < needed:
             logs = f" ({self.need.log_gib:,} of them for redo and binary logs)" if needed > self.need.data_gib else ""
             missed.append(f"holds {usable_gib:,.0f} GiB, {needed:,} GiB needed{logs}")
-        if (
-            candidate[1] is not None
-            and (log := self.directory.look_up(candidate[1]).storage.usable_gib) < self.need.log_gib
-        ):
-            missed.append(f"its log volume holds {log:,} GiB, {self.need.log_gib:,} GiB needed")
+        log_gib = None if candidate[1] is None else self.directory.look_up(candidate[1]).storage.usable_gib
+        if log_gib is not None and log_gib < self.need.log_gib:
+            missed.append(f"its log volume holds {log_gib:,} GiB, {self.need.log_gib:,} GiB needed")
         return missed
 
     def _list_caveats(
@@ -169,10 +168,8 @@ class Chooser(ABC, Generic[Judge]):
         local disks, snapshots of two volumes; each once."""
         caveats = []
         if limits and not limits[0]["persistent"]:
-            caveats.append(
-                LOCAL_DISKS
-                + (" Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else "")
-            )
+            stays = " Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else ""
+            caveats.append(LOCAL_DISKS + stays)
         elif log:
             caveats.append(TWO_SNAPSHOTS)
         if host.service != "ec2":
@@ -211,21 +208,21 @@ class DemandChooser(Chooser[DemandJudge]):
         each."""
         columns = self.judge.run(candidates, prune=False)
         rows = [{name: _convert_cell(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
-        rooms = self._find_headrooms(candidates, rows)
+        headrooms = self._find_headrooms(candidates, rows)
         return [
-            self._make_choice(candidate, row, room)
-            for candidate, row, room in zip(candidates, rows, rooms, strict=True)
+            self._make_choice(candidate, row, headroom)
+            for candidate, row, headroom in zip(candidates, rows, headrooms, strict=True)
         ]
 
-    def _make_choice(self, candidate: Candidate, row: dict, room: float | None) -> Choice:
-        """Makes a choice from a candidate's simulated figures (`row`); `room`: head-room in
-        percent, None where it was not looked for."""
+    def _make_choice(self, candidate: Candidate, row: dict, headroom: float | None) -> Choice:
+        """Makes a choice from a candidate's simulated figures (`row`); `headroom`: percent, None
+        where it was not looked for."""
         common, limits = self._make_common_attributes(candidate), self.list_limits(candidate)[0]
         metrics = {name: self._limit_metric(name, row.get(name)) for name in DEMAND} | {
-            "headroom_percent": room,
+            "headroom_percent": headroom,
             "cost_usd_month": common["cost_usd_month"],
         }
-        asks = self._asks(candidate, limits, row)
+        asks = self._describe_overload(candidate, limits, row)
         misses = self._list_missing_room(candidate, common["usable_gib"]) + self._list_missed_goals(metrics, asks)
         misses += self.judge.refuted.get(candidate, ())
         return Choice(
@@ -234,23 +231,23 @@ class DemandChooser(Chooser[DemandJudge]):
             asks=asks,
             meets_goals=not misses,
             misses=tuple(misses),
-            binds=self._binds(candidate, limits),
-            headroom_percent=room,
+            binds=self._find_bottleneck(candidate, limits),
+            headroom_percent=headroom,
             runs_dry=self._find_credit_end(candidate, row),
             first_day=_find_first_day(row, metrics),
         )
 
     def _limit_metric(self, name: str, value: float | None) -> float | None:
-        """Limits a metric to what is shown: nothing waited longer than the recording lasts. (A
-        backlog that is carried from one repetition to the next would.)"""
+        """Limits a latency or wait to the length of the recording, beyond which only a backlog
+        comes that is carried from one repetition to the next; other metrics stay as they are."""
         seconds_in = {"ms": 1e-3, "s": 1.0}.get(DEMAND[name].unit)
         if value is None or seconds_in is None:
             return value
         return min(value, self.judge.demand.totals["seconds"] / seconds_in)
 
     def _list_missed_goals(self, metrics: dict, asks: dict | None) -> list[str]:
-        """Lists in words the goals that a choice misses. `asks`: how far its storage is from the
-        demand, told instead of the waits that follow from it."""
+        """Lists in words the goals that a choice misses. `asks`: how far the demand is above the
+        limit, which takes the place of the waits that follow from it."""
         # Head-room that was not looked for, because another goal fails already, is not one more
         # miss.
         goals = [
@@ -265,9 +262,9 @@ class DemandChooser(Chooser[DemandJudge]):
         others = [goal for goal in missed if goal.about.unit not in ("ms", "s", "requests")]
         return [asks["words"], *(describe_miss(goal, metrics[goal.metric]) for goal in others)]
 
-    def _asks(self, candidate: Candidate, limits: core.VolumeLimits, row: dict) -> dict | None:
-        """Says how many times the limit of a storage the demand is, where the queue that follows is
-        longer than clients could make it; see `Choice.asks`."""
+    def _describe_overload(self, candidate: Candidate, limits: core.VolumeLimits, row: dict) -> dict | None:
+        """Returns `Choice.asks`: by how much the demand is above the limit of a storage, where the
+        queue that follows is longer than clients could make it; None elsewhere."""
         [overload] = self.judge.compute_overloads([candidate])
         never = overload is not None and overload > 1
         if not never and (row["peak_queue"] or 0.0) <= MOST_CLIENTS:
@@ -289,10 +286,10 @@ class DemandChooser(Chooser[DemandJudge]):
         """Lists each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or
         all on the instance), `unit`, `utilisation`, `at_s`. Limits that burst are taken at their
         burst; `sustained`: at their baseline, against the mean demand."""
-        host, behind = self.judge.hosts[candidate[2]], self.judge.get_backing_volumes(candidate)
-        about, instance = self.directory.look_up(candidate[0], host.service), host.instance
-        together = self.judge.demand.on_volumes(behind)
-        volume = self.judge.demand.make_member_demand(behind, about.members)
+        host, volumes = self.judge.hosts[candidate[2]], self.judge.get_backing_volumes(candidate)
+        facts, instance = self.directory.look_up(candidate[0], host.service), host.instance
+        together = self.judge.demand.compute_volume_demand(volumes)
+        volume = self.judge.demand.make_member_demand(volumes, facts.members)
         hdd, burst = limits["random_charges_full_unit"], limits["io_burst"]
         most = limits["iops"] if burst is None or sustained else burst["iops"]
         byte_burst = limits["byte_burst"]
@@ -307,36 +304,29 @@ class DemandChooser(Chooser[DemandJudge]):
         # throughput is not what is transferred.
         charged = "MiB/s charged (1 MiB a random request)" if hdd else "MiB/s"
         demands.append(("volume-throughput", volume, "hdd_mib_s" if hdd else "mib_s", bytes_most / MIB, charged))
-        if instance is not None and about.family.volume_type != "instance-store":
+        if instance is not None and facts.family.volume_type != "instance-store":
             iops = instance["max_iops"] or instance["baseline_iops"]
             bytes_s = instance["max_bytes_s"] or instance["baseline_bytes_s"]
             if sustained:
                 iops, bytes_s = instance["baseline_iops"] or iops, instance["baseline_bytes_s"] or bytes_s
             demands += [("instance-iops", together, "iops", iops, "IOPS")] if iops else []
             demands += [("instance-throughput", together, "mib_s", bytes_s / MIB, "MiB/s")] if bytes_s else []
-        answer = []
+        utilisations = []
         for cap, frame, column, allowed, unit in demands:
             at = frame[column].arg_max() or 0
-            asked = float(frame[column][at])
+            rate = float(frame[column][at])
             if sustained:
                 seconds = self.judge.demand.totals["seconds"]
-                asked = float((frame[column] * frame["duration_s"]).sum()) / seconds
-            share = asked / allowed if allowed else 0.0
-            answer.append(
-                {
-                    "cap": cap,
-                    "asked": asked,
-                    "allowed": allowed,
-                    "unit": unit,
-                    "utilisation": share,
-                    "at_s": frame["t_s"][at],
-                }
-            )
-        return answer
+                rate = float((frame[column] * frame["duration_s"]).sum()) / seconds
+            share = rate / allowed if allowed else 0.0
+            entry = {"cap": cap, "asked": rate, "allowed": allowed, "unit": unit, "utilisation": share}
+            utilisations.append(entry | {"at_s": frame["t_s"][at]})
+        return utilisations
 
-    def _binds(self, candidate: Candidate, limits: core.VolumeLimits) -> dict:
-        """Names the bottleneck: the limit that requests waited for longest (`throttled_s`), else
-        the one nearest to its demand; figures as of `utilisations`, with `words` and `short`."""
+    def _find_bottleneck(self, candidate: Candidate, limits: core.VolumeLimits) -> dict:
+        """Returns the bottleneck: the limit that requests waited for longest (`throttled_s`), else
+        the one nearest to its demand; figures as of `list_utilisations`, with `words` and
+        `short`."""
         used = self.list_utilisations(candidate, limits)
         nearest = max(used, key=lambda entry: entry["utilisation"])
         waited = [(seconds, cap) for cap, seconds in self.simulate_demand(candidate)["throttled_by_s"] if seconds > 0]
@@ -414,17 +404,16 @@ class DemandChooser(Chooser[DemandJudge]):
 
     def _has_credits(self, candidate: Candidate) -> bool:
         """Says whether a volume of a candidate, or its instance, bursts."""
-        limits, instance = self.list_limits(candidate), self.judge.hosts[candidate[2]].instance
-        return any(limit["io_burst"] or limit["byte_burst"] for limit in limits) or bool(
-            instance and instance["burst_seconds"]
-        )
+        instance = self.judge.hosts[candidate[2]].instance
+        bursts = any(limit["io_burst"] or limit["byte_burst"] for limit in self.list_limits(candidate))
+        return bursts or bool(instance and instance["burst_seconds"])
 
     def compute_deliveries(self, candidates: Sequence[Candidate]) -> list[dict | None]:
         """Returns IOPS, p99 in ms, throttled minutes and percent delivered of each candidate, and
         whether it meets the goals; None where it could not be simulated."""
-        columns, fine = self.judge.run(candidates, prune=False), self.judge.performs(candidates)
+        columns, meets = self.judge.run(candidates, prune=False), self.judge.performs(candidates)
         figures_of_each: list[dict | None] = []
-        for place, good in enumerate(fine):
+        for place, meets_goals in enumerate(meets):
             iops, p99, throttled, unserved = (
                 float(columns[name][place])
                 for name in ("delivered_iops", "p99_ms", "throttled_min", "unserved_percent")
@@ -435,7 +424,7 @@ class DemandChooser(Chooser[DemandJudge]):
                 "throttled_min": throttled,
                 "delivered_percent": 100.0 - unserved,
             }
-            figures_of_each.append(None if math.isnan(p99) else figures | {"meets_goals": good})
+            figures_of_each.append(None if math.isnan(p99) else figures | {"meets_goals": meets_goals})
         return figures_of_each
 
     def _find_headrooms(self, candidates: Sequence[Candidate], rows: Sequence[dict]) -> list[float | None]:
@@ -444,8 +433,8 @@ class DemandChooser(Chooser[DemandJudge]):
 
         def holds_at(some: list[int], factor: float) -> list[bool]:
             free = [factor == 1.0 or not rows[i]["throttled_s"] for i in some]
-            fine = self.judge.holds_at([candidates[i] for i in some], factor)
-            return [unthrottled and other for unthrottled, other in zip(free, fine, strict=True)]
+            meets = self.judge.holds_at([candidates[i] for i in some], factor)
+            return [unthrottled and other for unthrottled, other in zip(free, meets, strict=True)]
 
         return find_greatest_growth(len(candidates), holds_at, self.judge.goals)
 
@@ -455,25 +444,26 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
 
     def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
         """Finds the head-room of candidates under the database, and makes a choice of each."""
-        rooms = find_greatest_growth(
+        headrooms = find_greatest_growth(
             len(candidates),
             lambda some, factor: self.judge.holds_at([candidates[i] for i in some], factor),
             self.judge.goals,
         )
-        return self._with_rooms(candidates, rooms, regrets)
+        return self._make_with_headrooms(candidates, headrooms, regrets)
 
-    def _with_rooms(
-        self, candidates: Sequence[Candidate], rooms: Sequence[float | None], regrets: dict[Candidate, Regret]
+    def _make_with_headrooms(
+        self, candidates: Sequence[Candidate], headrooms: Sequence[float | None], regrets: dict[Candidate, Regret]
     ) -> list[Choice]:
-        """Makes choices whose head-room is known."""
-        columns, doubts = self.judge.run_today(candidates), self.judge.scenarios.of(candidates)
+        """Makes a choice of each candidate, given their head-rooms in percent (None: a goal
+        fails)."""
+        columns, doubts = self.judge.run_ungrown(candidates), self.judge.scenarios.compute_doubts(candidates)
         [first] = self.judge.run_in([self.judge.core], [1.0], candidates, names=("tps_mean", "dry_at_s"), first=True)
         columns |= {"first_tps": first["tps_mean"], "dry_at_s": first["dry_at_s"]}
         rows = [{name: _convert_cell(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
         self.judge.counts.note(candidates, columns["status"].tolist())
         return [
-            self._make_choice(candidate, row | {"headroom_percent": room}, doubt, regrets.get(candidate))
-            for candidate, row, room, doubt in zip(candidates, rows, rooms, doubts, strict=True)
+            self._make_choice(candidate, row | {"headroom_percent": headroom}, doubt, regrets.get(candidate))
+            for candidate, row, headroom, doubt in zip(candidates, rows, headrooms, doubts, strict=True)
         ]
 
     def _make_choice(self, candidate: Candidate, row: dict, doubt: Doubt, regret: Regret | None) -> Choice:
@@ -526,9 +516,8 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         the goals."""
         names = ("tps_low", "tps_high", "probability", "meets_goals")
         # A point of a chart shows no head-room: that which the goals ask for is enough to judge it.
-        asked = self.judge.headroom
-        fine = self.judge.holds_at(candidates, self.judge.load_by)
-        choices = self._with_rooms(candidates, [asked if good else None for good in fine], {})
+        meets = self.judge.holds_at(candidates, self.judge.load_by)
+        choices = self._make_with_headrooms(candidates, [self.judge.headroom if holds else None for holds in meets], {})
         return [{"tps": choice.metrics["tps"]} | {name: getattr(choice, name) for name in names} for choice in choices]
 
     def _list_extrapolations(self, host: Host) -> list[str]:

@@ -126,7 +126,7 @@ class DatabaseJudge(WeighingJudge):
         self.load_goals = [goal for goal in self.goals if goal.about.kind == "load"]
         self.load_metrics = tuple(dict.fromkeys(goal.metric for goal in self.load_goals))
         self.static_goals = [goal for goal in self.goals if goal.about.kind == "static"]
-        self._known: dict[Candidate, bool] = {}
+        self._verdicts: dict[Candidate, bool] = {}
         self._ios: dict[int, tuple[float, float, float]] = {}
         with translate_core_errors():
             self.core = core.TransactionCandidates(self.database)
@@ -150,9 +150,9 @@ class DatabaseJudge(WeighingJudge):
         self.counts.note(candidates, columns["status"].tolist())
         return columns
 
-    def run_today(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
-        """Runs candidates under the load as it is, without the growth that head-room asks for:
-        columns as of `run`."""
+    def run_ungrown(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
+        """Runs candidates under the load as it is, without the growth that head-room asks for, and
+        returns columns as `run` does."""
         return self.run_in([self.core], [1.0], candidates)[0]
 
     def run_in(
@@ -164,9 +164,9 @@ class DatabaseJudge(WeighingJudge):
         names: Sequence[str] = (*TEXT, *FIGURES),
         first: bool = False,
     ) -> list[dict[str, np.ndarray]]:
-        """Runs all candidates under several databases, each with a factor on its clients or
-        arrivals (whole clients, rounded up); `names`: columns, `status` comes always; `first`: of a
-        first day, bursts included, whatever is judged."""
+        """Runs all candidates under several databases (`cores`), each with a factor on its clients
+        or arrivals (`load_by`; whole clients, rounded up), and returns the columns `names` and
+        `status` of each. `first`: of a first day with its bursts, whatever the conditions are."""
         data = [self.get_backing_volumes(candidate) for candidate in candidates]
         texts = {text: None for text in (*data, *(log for _, log, _ in candidates)) if text is not None}
         place = {text: index for index, text in enumerate(texts)}
@@ -175,19 +175,19 @@ class DatabaseJudge(WeighingJudge):
         host_place = {index: position for position, index in enumerate(named)}
         caches = list(dict.fromkeys(self.hosts[index].cache_gib for index in used))
         cache_place = {cache: index for index, cache in enumerate(caches)}
-        about = self.conditions
+        conditions = self.conditions
         search = {
             "storages": list(texts),
             "instances": [self.hosts[index].name for index in named],
             "deployments": [self.hosts[index].service for index in named],
             "caches": [cache * GIB for cache in caches],
             "as_of": self.prices.as_of,
-            "clients": about.threads,
-            "arrivals_tps": about.arrivals_tps,
-            "start": about.start,
-            "seconds": about.hours * 3600.0,
-            "start_balance_percent": about.start_balance,
-            "settled": about.settled and not first,
+            "clients": conditions.threads,
+            "arrivals_tps": conditions.arrivals_tps,
+            "start": conditions.start,
+            "seconds": conditions.hours * 3600.0,
+            "start_balance_percent": conditions.start_balance,
+            "settled": conditions.settled and not first,
             "least_tps": least_tps,
         }
         with translate_core_errors():
@@ -210,55 +210,55 @@ class DatabaseJudge(WeighingJudge):
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Says which candidates meet every goal but that on cost by the best guess, head-room
         included."""
-        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
+        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._verdicts]
         if new:
             columns = self.run(new, names=self.load_metrics)
-            fine = (columns["status"] == "ran") & self.meets_static(new)
+            meets = (columns["status"] == "ran") & self.meets_static(new)
             for goal in self.load_goals:
-                fine &= goal.is_met(self.without_headroom(goal, columns[goal.metric]))
-            self._known.update(zip(new, fine.tolist(), strict=True))
-        return [self._known[candidate] for candidate in candidates]
+                meets &= goal.is_met(self.without_headroom(goal, columns[goal.metric]))
+            self._verdicts.update(zip(new, meets.tolist(), strict=True))
+        return [self._verdicts[candidate] for candidate in candidates]
 
     def meets_with_confidence(self, candidates: Sequence[Candidate], confidence: float | None = None) -> list[bool]:
         """Says which candidates meet the goals with the probability `confidence`, 0 to 1; None: the
         one required."""
         least = self.confidence if confidence is None else confidence
-        fine = self.meets_static(candidates)
-        likely = [doubt.probability >= least for doubt in self.scenarios.of(candidates)]
-        return (fine & np.array(likely, dtype=bool)).tolist()
+        meets = self.meets_static(candidates)
+        likely = [doubt.probability >= least for doubt in self.scenarios.compute_doubts(candidates)]
+        return (meets & np.array(likely, dtype=bool)).tolist()
 
     def meets_static(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """Says which candidates meet the goals on durability, consistency and failover, which
         follow from type, layout and service alone."""
-        fine = np.ones(len(candidates), dtype=bool)
+        meets = np.ones(len(candidates), dtype=bool)
         if self.static_goals:
             figures = self.compute_statics(candidates)
             for goal in self.static_goals:
-                fine &= goal.is_met(figures[goal.metric])
-        return fine
+                meets &= goal.is_met(figures[goal.metric])
+        return meets
 
     def count_near_runs(self, host: Host) -> int:
         """Counts the published runs of Aurora that lie near a host's question; 0 for other
         services."""
         if not host.service.startswith(AURORA) or host.instance is None:
             return 0
-        about = self.conditions
-        return count_near_published(host.instance["vcpus"], about.threads, about.data_gib, host.cache_gib)
+        conditions = self.conditions
+        return count_near_published(host.instance["vcpus"], conditions.threads, conditions.data_gib, host.cache_gib)
 
     def without_headroom(self, goal: Goal, value: np.ndarray) -> np.ndarray:
-        """Returns a rate (transactions a second) less the head-room that goals ask for: what is
-        held against the limit. Times stay as they are."""
+        """Returns transactions a second divided by the growth that head-room asks for, which is
+        compared with the limit of a goal; times stay as they are."""
         return _scale_rate(goal, value, self.load_by)
 
     def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
-        """Says which candidates meet every goal on performance, by the best guess, when the demand
-        is `factor` times what it is: more clients or arrivals by that factor, of which more tps are
-        asked by the same, within the same response times."""
+        """Says which candidates meet every goal on performance, by the best guess, under `factor`
+        times the demand: that many times the clients or arrivals do that many times the tps within
+        the same response times."""
         [columns] = self.run_in([self.core], [factor], candidates, names=self.load_metrics)
-        fine = columns["status"] == "ran"
+        meets = columns["status"] == "ran"
         for goal in self.load_goals:
-            fine &= goal.is_met(_scale_rate(goal, columns[goal.metric], factor))
-        return fine.tolist()
+            meets &= goal.is_met(_scale_rate(goal, columns[goal.metric], factor))
+        return meets.tolist()
 
     def list_logs(self, families: Sequence[Family], need: Need) -> list[str | None]:
         """Lists volumes for the log alone, None first: it lies with the data."""
@@ -269,12 +269,12 @@ class DatabaseJudge(WeighingJudge):
     def list_service_items(self, candidate: Candidate) -> list[dict] | None:
         """Returns the items of a service's monthly bill, in USD; None where a price is missing."""
         data, _, place = candidate
-        about, host = self.conditions, self.hosts[place]
+        conditions, host = self.conditions, self.hosts[place]
         million = 0.0
         if host.service.startswith(AURORA):
             reads, writes, tps = self.compute_billed_ios(candidate)
-            million = (reads + writes) * tps * about.busy_percent / 100.0 * SECONDS_A_MONTH / 1e6
-        used = {"readers": about.readers, "data_gib": about.data_gib, "million_ios": million}
+            million = (reads + writes) * tps * conditions.busy_percent / 100.0 * SECONDS_A_MONTH / 1e6
+        used = {"readers": conditions.readers, "data_gib": conditions.data_gib, "million_ios": million}
         return list_managed_items(host, data, self.prices, **used)
 
     def compute_billed_ios(self, candidate: Candidate) -> tuple[float, float, float]:
@@ -308,9 +308,10 @@ class DatabaseJudge(WeighingJudge):
 
 @dataclass(frozen=True)
 class Doubt:
-    """Doubt about one candidate: for every database drawn, how many standard deviations of the
-    unexplained factor (`unexplained`, of its logarithm) its goals need (`needs`), those of each
-    goal alone (`each`: goal text), and its tps."""
+    """Doubt about one candidate. `unexplained`: standard deviation of the logarithm of the factor
+    that no parameter covers. For every database drawn: by how many of these deviations the factor
+    must be above 1 so that all goals hold (`needs`), so that each holds (`each`, by the goal's
+    text), and `tps`."""
 
     needs: np.ndarray
     each: dict[str, np.ndarray]
@@ -338,7 +339,7 @@ def _compute_chance(needs: np.ndarray) -> float:
 
 
 class Scenarios:
-    """The databases drawn, each with its followed caches, and what came of candidates in them."""
+    """The databases drawn, each with its followed caches, and the doubts about candidates."""
 
     def __init__(self, judge: DatabaseJudge, workload: TransactionWorkload, draws: int, seed: int) -> None:
         """Draws databases from the calibration's covariance (the best estimate alone where `draws`
@@ -356,33 +357,33 @@ class Scenarios:
         self.widths = Widths(judge)
         self.doubts: dict[Candidate, Doubt] = {}
 
-    def of(self, candidates: Sequence[Candidate]) -> list[Doubt]:
-        """Returns the doubt of each candidate."""
+    def compute_doubts(self, candidates: Sequence[Candidate]) -> list[Doubt]:
+        """Returns the doubt about each candidate; cached."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.doubts]
         if new:
-            self._look_at(new)
+            self._add_doubts(new)
         return [self.doubts[candidate] for candidate in candidates]
 
-    def _look_at(self, candidates: Sequence[Candidate]) -> None:
-        """Computes the doubts of candidates that have none yet; those with equally wide factors in
-        one run."""
-        self.widths.look_at(candidates)
+    def _add_doubts(self, candidates: Sequence[Candidate]) -> None:
+        """Computes and caches the doubts about candidates; those with equally wide factors in one
+        run."""
+        self.widths.run(candidates)
         if self.judge.conditions.arrivals_tps is None:
-            return self._follow(candidates, np.zeros(len(self.cores)))
+            return self._run_scenarios(candidates, np.zeros(len(self.cores)))
         # The factor enters an open load's run as a number: candidates with equally wide factors are
         # run together.
         by_width: dict[float, list[Candidate]] = {}
         for candidate in candidates:
-            by_width.setdefault(round(self.widths.measure(candidate), 4), []).append(candidate)
-        for width, alike in by_width.items():
-            self._follow(alike, width * self.deviations)
+            by_width.setdefault(round(self.widths.compute_width(candidate), 4), []).append(candidate)
+        for width, same_width in by_width.items():
+            self._run_scenarios(same_width, width * self.deviations)
 
-    def _follow(self, candidates: Sequence[Candidate], factors: np.ndarray) -> None:
-        """Runs the candidates in every scenario; `factors`: logarithm of the unexplained factor in
-        each."""
+    def _run_scenarios(self, candidates: Sequence[Candidate], factors: np.ndarray) -> None:
+        """Runs the candidates in every scenario and caches their doubts; `factors`: logarithm of
+        the unexplained factor in each."""
         goals = self.judge.load_goals
         is_open = self.judge.conditions.arrivals_tps is not None
-        widths = np.array([self.widths.measure(candidate) for candidate in candidates])
+        widths = np.array([self.widths.compute_width(candidate) for candidate in candidates])
         names = ("tps", *(goal.metric for goal in goals))
         load_by = self.judge.load_by * np.exp(-factors)
         answers = self.judge.run_in(self.cores, load_by.tolist(), candidates, names=names)
@@ -406,8 +407,8 @@ class Scenarios:
 
 
 def _scale_rate(goal: Goal, value: np.ndarray, factor: float) -> np.ndarray:
-    """Returns a rate under `factor` times the load, held against the limit of the load as it is:
-    `factor` times as much is asked for. Times are not asked to change."""
+    """Returns a rate under `factor` times the load divided by `factor`, to compare it with the
+    limit of a goal on the load as it is; times stay as they are."""
     return value / factor if goal.about.unit == "tps" else value
 
 
@@ -419,6 +420,8 @@ def _compute_needed_factor(goal: Goal, value: np.ndarray) -> np.ndarray:
 
 
 def _compute_binary_need(goal: Goal, value: np.ndarray) -> np.ndarray:
+    """Returns the deviations that a goal needs where they are not known in closed form: minus
+    infinity where it is met, infinity where it is not."""
     return np.where(goal.is_met(value), -np.inf, np.inf)
 
 

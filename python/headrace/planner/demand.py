@@ -41,7 +41,7 @@ CORE_NAMES = {f"{name}_ms": f"worst_{name}_ms" for name in ("mean", "p50", "p95"
 
 @dataclass
 class Counts:
-    """Counts of different candidates, by what came of them."""
+    """The last status of each candidate that was judged, and counts of them."""
 
     seen: dict[Candidate, str] = field(default_factory=dict)
 
@@ -51,7 +51,7 @@ class Counts:
             if status != "bounded" or candidate not in self.seen:
                 self.seen[candidate] = status
 
-    def of(self, *statuses: str) -> int:
+    def count(self, *statuses: str) -> int:
         """Counts the candidates whose last status was one of `statuses`."""
         return sum(1 for status in self.seen.values() if status in statuses)
 
@@ -65,7 +65,7 @@ class PlannedDemand:
         self.load = workload.to_core()
         with translate_core_errors():
             self._loads = {1.0: core.DemandLoad(self.load)}
-        self._on_volumes: dict[str, pl.DataFrame] = {}
+        self._volume_demands: dict[str, pl.DataFrame] = {}
 
     @cached_property
     def totals(self) -> dict[str, float]:
@@ -87,22 +87,22 @@ class PlannedDemand:
         """Length of the longest point, s."""
         return max(self.workload.points["duration_s"].to_list())
 
-    def on_volumes(self, storage: str) -> pl.DataFrame:
-        """Says what all volumes of a storage together are asked for at each point: `t_s`,
+    def compute_volume_demand(self, storage: str) -> pl.DataFrame:
+        """Returns the demand on all volumes of a storage together at each point: `t_s`,
         `duration_s`, `iops` (256 KiB units), `mib_s`, and `hdd_mib_s` as st1 and sc1 count it (a
-        random I/O costs a whole MiB)."""
-        if storage not in self._on_volumes:
+        random I/O costs a whole MiB); cached."""
+        if storage not in self._volume_demands:
             with translate_core_errors():
-                self._on_volumes[storage] = pl.DataFrame(core.demand_on_volumes(self.load, storage))
-        return self._on_volumes[storage]
+                self._volume_demands[storage] = pl.DataFrame(core.demand_on_volumes(self.load, storage))
+        return self._volume_demands[storage]
 
     def make_member_demand(self, storage: str, members: int) -> pl.DataFrame:
-        """Returns the columns of `on_volumes` for one of the volumes: like members carry like
-        shares."""
-        return self.on_volumes(storage).with_columns(pl.col("iops", "mib_s", "hdd_mib_s") / members)
+        """Returns the columns of `compute_volume_demand` for one of the volumes: like members carry
+        like shares."""
+        return self.compute_volume_demand(storage).with_columns(pl.col("iops", "mib_s", "hdd_mib_s") / members)
 
     def scale_load(self, factor: float) -> core.DemandLoad:
-        """Returns the load as the core keeps it, with `factor` times the requests."""
+        """Returns the load in the core's form, with `factor` times the requests; cached."""
         if factor not in self._loads:
             self._loads[factor] = self._loads[1.0].times(factor)
         return self._loads[factor]
@@ -127,15 +127,15 @@ class DemandJudge(CandidateJudge):
         cycle: str,
         start_balance: float | None,
     ) -> None:
-        """Keeps demand, goals and prices, and finds from which overload on a candidate need not be
-        simulated."""
+        """Keeps demand, goals and prices, and finds the overload above which a candidate need not
+        be simulated."""
         super().__init__(prices, hosts, directory)
         self.demand, self.goals = demand, tuple(goals)
         self.cycle, self.start_balance = cycle, start_balance
         self.counts = Counts()
         self.prune_above = 1.0 if any(goal.metric in NO_BACKLOG and goal.limit == 0 for goal in goals) else math.inf
         self.headroom = get_headroom(goals)
-        self._known: dict[Candidate, bool] = {}
+        self._verdicts: dict[Candidate, bool] = {}
         # Candidates that the per-I/O form refuted, with the goals that they miss there.
         self.refuted: dict[Candidate, tuple[str, ...]] = {}
 
@@ -144,21 +144,22 @@ class DemandJudge(CandidateJudge):
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Says which candidates meet all goals but that on cost. With a goal on head-room the grown
         demand decides: what holds at more demand holds at less."""
-        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
+        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._verdicts]
         if new:
-            fine = self.holds_at(new, 1 + self.headroom / 100)
-            self._known.update(zip(new, fine, strict=True))
-        return [self._known[candidate] for candidate in candidates]
+            meets = self.holds_at(new, 1 + self.headroom / 100)
+            self._verdicts.update(zip(new, meets, strict=True))
+        return [self._verdicts[candidate] for candidate in candidates]
 
     def forget_host(self, place: int) -> None:
         """Forgets what is known of the candidates on a host that leaves `hosts`, verdicts
         included."""
         super().forget_host(place)
-        self._known = {candidate: fine for candidate, fine in self._known.items() if candidate[2] != place}
+        self._verdicts = {candidate: meets for candidate, meets in self._verdicts.items() if candidate[2] != place}
 
     def refute(self, candidate: Candidate, misses: tuple[str, ...]) -> None:
-        """Takes back that a candidate meets the goals: the per-I/O form says that it does not."""
-        self._known[candidate] = False
+        """Sets the verdict on a candidate to a miss, as the per-I/O form says. `misses`: the goals
+        that it misses there, in words."""
+        self._verdicts[candidate] = False
         self.refuted[candidate] = misses
 
     def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
@@ -166,13 +167,13 @@ class DemandJudge(CandidateJudge):
         comes. The growing demand may not be throttled, whatever the goals allow today: head-room is
         never positive while anything waits for a limit."""
         columns = self.run(candidates, factor)
-        fine = columns["status"] == "simulated"
+        meets = columns["status"] == "simulated"
         if factor > 1.0:
-            fine &= columns["throttled_s"] <= THROTTLED_S
+            meets &= columns["throttled_s"] <= THROTTLED_S
         for goal in self.goals:
             if goal.about.kind in ("load", "static"):
-                fine &= goal.is_met(columns[goal.metric])
-        return fine.tolist()
+                meets &= goal.is_met(columns[goal.metric])
+        return meets.tolist()
 
     def run(self, candidates: Sequence[Candidate], factor: float = 1.0, *, prune: bool = True) -> dict[str, np.ndarray]:
         """Runs candidates and returns columns in the order of `candidates`: `status` ("simulated",
@@ -206,9 +207,9 @@ class DemandJudge(CandidateJudge):
 
     def get_backing_volumes(self, candidate: Candidate) -> str:
         """Returns the EBS volumes that serve a candidate."""
-        behind = super().get_backing_volumes(candidate)
-        assert behind is not None  # a demand in I/Os is not planned on Aurora
-        return behind
+        volumes = super().get_backing_volumes(candidate)
+        assert volumes is not None  # a demand in I/Os is not planned on Aurora
+        return volumes
 
     def _evaluate(self, candidates: Sequence[Candidate], factor: float, prune_above: float) -> dict:
         """Simulates candidates in the core under `factor` times the demand: columns in their order.

@@ -19,10 +19,10 @@ import polars as pl
 from headrace.base import core
 from headrace.base.core import translate_core_errors
 from headrace.errors import Refusals
-from headrace.planner import actions as doing
+from headrace.planner.actions import describe_changes, describe_migration, list_actions, list_alarms
 from headrace.planner.candidates import (
+    DEFAULT_SHARE,
     LOCAL,
-    OWN_SHARE,
     Candidate,
     Directory,
     Host,
@@ -46,7 +46,7 @@ from headrace.planner.reasons import (
     judge_family,
     note_binlogs,
     recommend,
-    stay,
+    recommend_staying,
 )
 from headrace.planner.replay import WinnerReplay
 from headrace.planner.result import (
@@ -78,7 +78,9 @@ CURVES_OF_SERVICES = 8  # curves of several services: as many as there are colou
 
 @dataclass(frozen=True)
 class Selection:
-    """Outcome of the choice, from which the Plan is built; its fields are described there."""
+    """Outcome of the choice, from which the plan is built; most fields are those of
+    `result.Choices`. `least`: the choice of least expected regret; `undecided`: share of the
+    scenarios, 0 to 1, in which nothing meets the goals."""
 
     searched: list[FamilyResult]
     winners: list[Choice]
@@ -118,7 +120,7 @@ class PlanEngine:
         load = question.workload
         is_database = isinstance(load, TransactionWorkload)
         self.is_mariadb = is_database and load.server.is_mariadb
-        more, out = list_managed_families(
+        managed_families, managed_verdicts = list_managed_families(
             managed,
             self.directory,
             question.excluded,
@@ -126,15 +128,15 @@ class PlanEngine:
             load.engine if is_database else "",
             self.is_mariadb,
         )
-        self.families, self.verdicts = self.families + more, self.verdicts + out
-        self.judge = self._judge()
+        self.families, self.verdicts = self.families + managed_families, self.verdicts + managed_verdicts
+        self.judge = self._make_judge()
         self.chooser = self._make_chooser()
-        # Low corners of spaces above what a replay refuted; None: nothing of the space will do.
-        self.raised: dict[tuple, tuple[int, int] | None] = {}
-        # Storages above which nothing was searched any more.
+        # Low corners of spaces above what a replay refuted; None: the space is set aside.
+        self.raised_corners: dict[tuple, tuple[int, int] | None] = {}
+        # Storages of candidates that a replay refuted after MOST_STEPS_UP steps.
         self.given_up: list[str] = []
         # Cheapest modification of today's volumes that meets the goals, once it is searched.
-        self.placed: SpaceResult | None = None
+        self.modification: SpaceResult | None = None
         self.replay = WinnerReplay(self.judge) if isinstance(self.judge, DemandJudge) else None
         # Costs that are equal for every candidate (snapshots), and those of a second node, do not
         # change which candidate is cheapest.
@@ -142,24 +144,24 @@ class PlanEngine:
         affordable = (get_budget(question.goals) - self.fixed_usd) / question.settings.nodes
         self.search = FamilySearch(self.judge, self.hosts, question.need, affordable, question.today_family)
         # Why none of the candidates of a family that were tried can be, by the family's name.
-        self.refused: dict[str, str] = {}
+        self.refusals: dict[str, str] = {}
 
-    def _judge(self) -> DemandJudge | DatabaseJudge:
+    def _make_judge(self) -> DemandJudge | DatabaseJudge:
         """Makes the judge for the workload: of a demand in I/Os, or of a database in
         transactions."""
         question, load = self.question, self.question.workload
         if not isinstance(load, TransactionWorkload):
             demand, first = PlannedDemand(load), (question.settings.cycle, question.settings.start_balance)
             return DemandJudge(demand, question.goals, question.prices, self.hosts, self.directory, *first)
-        about = question.conditions
-        assert about is not None
+        conditions = question.conditions
+        assert conditions is not None
         return DatabaseJudge(
             load,
             question.goals,
             question.prices,
             self.hosts,
-            about,
-            least_tps=compute_needed_tps(question.goals, about.threads, load.compute_least_responses()),
+            conditions,
+            least_tps=compute_needed_tps(question.goals, conditions.threads, load.compute_least_responses()),
             confidence=question.settings.confidence,
             draws=question.settings.draws,
             seed=question.settings.seed,
@@ -207,24 +209,25 @@ class PlanEngine:
         winners = self._list_winners(passing, regret)
         pool = self._build_pool(passing, regret)
         recommended, why = recommend(
-            pool, self.question.today_family, self._find_least_host(), self._compute_random_percent()
+            pool, self.question.today_family, self._find_least_size(), self._compute_random_percent()
         )
         closest = self._find_closest(searched)[0] if not winners else []
         compared = None if today is None else self.chooser.choose([today])[0]
         least = self._find_least_regret(regret, bool(winners and winners[0].persistent))
         in_place = self._find_modification(today, compared)
-        recommended, why = stay(recommended, why, compared, in_place)
+        recommended, why = recommend_staying(recommended, why, compared, in_place)
         return Selection(searched, winners, closest, recommended, why, compared, in_place, least, undecided)
 
     def _find_refuted(self, selected: Selection) -> dict[Candidate, Replayed]:
         """Replays the recommendation and the cheapest winner, and returns those that miss a goal on
-        latency there and were not refuted before; the judge is informed."""
+        latency there and were not refuted before; the judge then refutes them, and their choices
+        are dropped."""
         if self.replay is None or not isinstance(self.judge, DemandJudge):
             return {}
         choices = [choice for choice in (selected.recommended, *selected.winners[:1]) if choice is not None]
         refuted: dict[Candidate, Replayed] = {}
         for candidate in dict.fromkeys(self.get_candidate(choice) for choice in choices):
-            replayed = self.replay.of(candidate)
+            replayed = self.replay.replay(candidate)
             if replayed is not None and replayed.misses and candidate not in self.judge.refuted:
                 self.judge.refute(candidate, replayed.misses)
                 self.chooser.forget(candidate)
@@ -232,16 +235,17 @@ class PlanEngine:
         return refuted
 
     def _search_above(self, searched: Sequence[FamilyResult], candidate: Candidate, cap: str | None) -> None:
-        """Searches the space of a candidate that was refuted again, above it on the axis of the
-        limit that requests waited for; where there is none (`cap` None) the space is set aside."""
-        if self.placed is not None and self.placed.candidate == candidate:
-            self.raised[_make_space_key(self.placed.space)] = _find_corner_above(self.placed, cap)
+        """Searches the spaces of a refuted candidate again, above it on the axis of the limit that
+        requests waited for (`cap`; None: the spaces are set aside), and changes their results in
+        `searched`."""
+        if self.modification is not None and self.modification.candidate == candidate:
+            self.raised_corners[_make_space_key(self.modification.space)] = _find_corner_above(self.modification, cap)
         affordable = self.search.affordable
         for family_result in searched:
             for result in [*family_result.guessed, *family_result.sure]:
                 if result.best is None or result.candidate != candidate or not isinstance(self.judge, DemandJudge):
                     continue
-                self.raised[_make_space_key(result.space)] = above = _find_corner_above(result, cap)
+                self.raised_corners[_make_space_key(result.space)] = above = _find_corner_above(result, cap)
                 start = self._make_start(result.space)
                 again = start
                 if above is not None:
@@ -250,9 +254,10 @@ class PlanEngine:
                 result.fails = above is None or again.fails
 
     def _make_start(self, space: Space) -> SpaceResult:
-        """Returns a space from its low corner on, or from where a replay raised that to."""
+        """Returns the start of a search: a space from its low corner, or from that to which a
+        replay raised it; of a space that was set aside the high corner alone."""
         (x, x_high), (y, y_high) = space.shape.x, space.shape.y
-        low = self.raised.get(_make_space_key(space), (x, y)) or (x_high, y_high)
+        low = self.raised_corners.get(_make_space_key(space), (x, y)) or (x_high, y_high)
         return SpaceResult(space, low, (x_high, y_high))
 
     # --- choosing ---------------------------------------------------------------------------------
@@ -266,10 +271,10 @@ class PlanEngine:
             [result.candidate for result in list(firsts.values())[: self.question.settings.top]], regret
         )
 
-    def _find_least_host(self) -> tuple[float, int] | None:
-        """Returns the memory (GiB) and virtual CPUs a recommendation keeps: those of today's
-        instance, in a plan for demand. With less of either the server would ask for something else.
-        A database's judge knows what less of them does."""
+    def _find_least_size(self) -> tuple[float, int] | None:
+        """Returns the least memory (GiB) and virtual CPUs of a recommended instance: today's, in a
+        plan for demand, since with less of either the demand would be another. None in a plan for a
+        database, whose judge simulates both, and where today's instance is not known."""
         today = self.question.today
         if today is None or today.instance is None or isinstance(self.judge, DatabaseJudge):
             return None
@@ -282,18 +287,18 @@ class PlanEngine:
         return self.judge.demand.random_percent if isinstance(self.judge, DemandJudge) else 100.0
 
     def _build_pool(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
-        """Says what a recommendation may be: the cheapest by number of volumes, durability and
-        whether the instance is of today's family."""
+        """Returns the choices of which one is recommended: the cheapest for each number of volumes,
+        service, kind of volume type, and whether the instance is of today's family and size."""
         firsts: dict[tuple, SpaceResult] = {}
-        least = self._find_least_host()
+        least = self._find_least_size()
         for result in passing:
             family, host = result.space.family, self.hosts[result.space.host]
             size = None
             if host.instance is not None and least is not None:
                 size = host.instance["memory_mib"] / 1024 >= least[0] and host.instance["vcpus"] >= least[1]
-            keeps, kind = (self.search.keeps(result.space.host), size), family.volume_type
+            like_today, kind = (self.search.is_of_today_family(result.space.host), size), family.volume_type
             slow = kind if kind in ("st1", "sc1", "standard") else ""
-            firsts.setdefault((result.space.volumes, family.service, kind == LOCAL, slow, keeps), result)
+            firsts.setdefault((result.space.volumes, family.service, kind == LOCAL, slow, like_today), result)
         return self.chooser.choose([result.candidate for result in firsts.values()], regret)
 
     def _find_closest(self, searched: Sequence[FamilyResult]) -> tuple[list[Choice], dict[str, Choice]]:
@@ -321,8 +326,8 @@ class PlanEngine:
         )
 
     def find_nearest(self, result: FamilyResult) -> Choice | None:
-        """Finds the candidate of a family that misses the goals by least, of some along its
-        axes."""
+        """Returns the choice that misses the goals by least, of some candidates of a family; None
+        where none of them is possible or priced, whose reason is then in `refusals`."""
         candidates = self._sample_candidates(result)
         if not candidates:
             return None
@@ -344,7 +349,7 @@ class PlanEngine:
         possible = [i for i in range(len(candidates)) if not math.isnan(usd[i]) and columns["status"][i] != "invalid"]
         if not possible:
             ruled_out = next((why for why in columns["why"] if why), "")
-            self.refused[result.family.name] = ruled_out or "a price of what holds the data is not known"
+            self.refusals[result.family.name] = ruled_out or "a price of what holds the data is not known"
             return None
 
         def rank_candidate(i: int) -> tuple:
@@ -387,7 +392,7 @@ class PlanEngine:
         overload = None
         if best is not None and not best.meets_goals and isinstance(self.judge, DemandJudge):
             overload = self.judge.compute_overloads([self.get_candidate(best)])[0]
-        refused, needed = self.refused.get(result.family.name, ""), self.question.need.data_gib
+        refused, needed = self.refusals.get(result.family.name, ""), self.question.need.data_gib
         return judge_family(best, result.family, cheapest, overload, result.dear, needed, refused)
 
     def get_candidate(self, choice: Choice) -> Candidate:
@@ -407,7 +412,8 @@ class PlanEngine:
 
     def _find_today_candidate(self, searched: Sequence[FamilyResult]) -> Candidate | None:
         """Returns today's storage as a candidate: on its own instance where one is named, else on
-        the cheapest winner's, else on the first."""
+        the cheapest winner's, else on the first; None where none is compared. Raises InputError
+        where it is impossible or has no price."""
         today = self.question.today
         if today is None:
             return None
@@ -436,12 +442,12 @@ class PlanEngine:
         return (str(today.data), None if today.log is None else str(today.log), place)
 
     def _find_today_host(self, instance: str) -> int:
-        """Finds where today's instance stands among the hosts: with the run's own cache, where it
-        is the instance of the run."""
+        """Returns the index of today's instance in `hosts`, to which it is added where it is not
+        there; on the instance of the calibration runs it has their cache."""
         workload = self.question.workload
         share = None
         if isinstance(workload, TransactionWorkload):
-            share = OWN_SHARE if self.question.settings.cache_share is None else self.question.settings.cache_share
+            share = DEFAULT_SHARE if self.question.settings.cache_share is None else self.question.settings.cache_share
         today = list_hosts(instance, self.question.prices, share)[0][0]
         if isinstance(workload, TransactionWorkload) and workload.instance == instance:
             today = Host(today.instance, today.usd_month, workload.cache_gib, today.service)
@@ -452,13 +458,13 @@ class PlanEngine:
         return len(self.hosts) - 1
 
     def _find_modification(self, today: Candidate | None, compared: Choice | None) -> Choice | None:
-        """Finds the cheapest that today's volumes can be modified into: the same layout and number,
-        nothing smaller, on today's instance with the cache a plan gives it. A log volume that is
-        too small is enlarged."""
+        """Returns the cheapest choice that today's volumes can be modified into: the same layout
+        and number, nothing smaller, on today's instance with the cache a plan gives it; a log
+        volume that is too small is enlarged. Sets `modification` to its result."""
         if today is None or compared is None:
             return None
-        about, need = self.directory.look_up(today[0]), self.question.need
-        if not can_be_modified(about.storage) or compared.usable_gib <= 0:
+        volumes, need = self.directory.look_up(today[0]).storage, self.question.need
+        if not can_be_modified(volumes) or compared.usable_gib <= 0:
             return None
         log = None if today[1] is None else self.directory.look_up(today[1]).storage
         if log is not None and log.usable_gib < need.log_gib:
@@ -468,9 +474,9 @@ class PlanEngine:
             (i for i, host in enumerate(self.hosts) if (host.service, host.label) == ("ec2", compared.instance)),
             key=lambda i: self.hosts[i].cache_gib,
         )
-        gib = about.storage.members[0].size_gib
+        gib = volumes.members[0].size_gib
         # Volumes that are large enough stay as they are.
-        least = math.ceil(need.of(today[1]) * gib / compared.usable_gib)
+        least = math.ceil(need.get_data_storage_gib(today[1]) * gib / compared.usable_gib)
         shapes = list_modified_shapes(self.families, compared.layout, compared.members, gib, least)
         spaces = [Space(shape, None if log is None else str(log), place) for shape in shapes]
         best = [math.inf]
@@ -480,22 +486,24 @@ class PlanEngine:
 
         judged = self.judge.performs if isinstance(self.judge, DemandJudge) else self.judge.meets_with_confidence
         starts = [
-            self._make_start(space) for space in spaces if self.raised.get(_make_space_key(space), ()) is not None
+            self._make_start(space)
+            for space in spaces
+            if self.raised_corners.get(_make_space_key(space), ()) is not None
         ]
         results = [
             result
             for result in Search(self.judge, judged, lambda space: best[0], note).run(starts)
             if result.best is not None
         ]
-        self.placed = min(results, key=rank) if results else None
-        return None if self.placed is None else self.chooser.choose([self.placed.candidate])[0]
+        self.modification = min(results, key=rank) if results else None
+        return None if self.modification is None else self.chooser.choose([self.modification.candidate])[0]
 
     # --- doubt ------------------------------------------------------------------------------------
 
     def _compute_regrets(self, searched: Sequence[FamilyResult]) -> tuple[dict[Candidate, Regret], float | None]:
-        """Computes the regret, in all scenarios, of what meets the goals with the confidence
-        required and of the cheapest of those made surer: what was only looked at on the way (the
-        most a type sells) is bought by nobody."""
+        """Returns the regrets, over all scenarios, of the candidates that meet the goals with the
+        required confidence, and of the cheapest of them at higher ones; and the share of scenarios,
+        0 to 1, in which nothing meets the goals (None: not weighed)."""
         judge = self.judge
         passing = sorted((result for family_result in searched for result in family_result.passing), key=rank)
         if not isinstance(judge, DatabaseJudge) or not passing:
@@ -510,18 +518,18 @@ class PlanEngine:
             )
             candidates += [result.candidate for result in search.run(starts) if result.best is not None]
         candidates = list(dict.fromkeys(candidates))
-        values, undecided = compute_regrets(judge.compute_costs(candidates), judge.scenarios.of(candidates))
+        values, undecided = compute_regrets(judge.compute_costs(candidates), judge.scenarios.compute_doubts(candidates))
         return dict(zip(candidates, values, strict=True)), undecided
 
-    def _find_least_regret(self, regret: dict, lasts: bool) -> Choice | None:
+    def _find_least_regret(self, regret: dict, persistent_only: bool) -> Choice | None:
         """Chooses the candidate of least expected regret, USD a month; None where none has any.
-        `lasts`: candidates on local disks do not count."""
+        `persistent_only`: candidates on local disks do not count."""
         # Losing everything with the instance is a large regret: local disks count only where the
         # cheapest has them too.
         priced = [
             candidate
             for candidate, value in regret.items()
-            if not math.isnan(value.expected) and not (lasts and LOCAL in candidate[0])
+            if not math.isnan(value.expected) and not (persistent_only and LOCAL in candidate[0])
         ]
         if not priced:
             return None
@@ -538,7 +546,7 @@ class PlanEngine:
 
     # --- the answer -------------------------------------------------------------------------------
 
-    def _build_plan(self, out: Selection) -> Plan:
+    def _build_plan(self, selection: Selection) -> Plan:
         """Builds the plan, part by part, from the outcome of the choice."""
         question, on = self.question, self.question.settings.on
         # Counted first: candidates of the chart of cost are not among those of the search.
@@ -547,16 +555,14 @@ class PlanEngine:
         def add_steps(choice: Choice) -> Choice:
             """Adds to a choice what it takes to get there from today's storage, and its replay."""
             steps = {
-                "migration": doing.describe_migration(out.compared, choice),
-                "changes": doing.describe_changes(out.compared, choice),
+                "migration": describe_migration(selection.compared, choice),
+                "changes": describe_changes(selection.compared, choice),
             }
             replayed = None if self.replay is None else self.replay.replays.get(self.get_candidate(choice))
             return replace(choice, **steps, replayed=replayed)
 
-        choices, recommended = (
-            self._build_choices(out, add_steps),
-            None if out.recommended is None else add_steps(out.recommended),
-        )
+        choices = self._build_choices(selection, add_steps)
+        recommended = None if selection.recommended is None else add_steps(selection.recommended)
         return Plan(
             subject=self.judge.subject,
             workload=self._describe_workload(),
@@ -565,9 +571,9 @@ class PlanEngine:
             choices=choices,
             load=question.load,
             search=search,
-            doubts=self._build_doubts(out),
+            doubts=self._build_doubts(selection),
             steps=self._build_next_steps(recommended, choices),
-            services=build_services_part(self, out.searched, out.recommended) if on != ("ec2",) else None,
+            services=build_services_part(self, selection.searched, selection.recommended) if on != ("ec2",) else None,
         )
 
     def _build_market_search(self) -> MarketSearch:
@@ -579,47 +585,47 @@ class PlanEngine:
             as_of=prices.as_of,
             prices=prices.describe_prices(any(host.instance for host in self.hosts)),
             considered=len(counts.seen),
-            simulated=counts.of("simulated", "ran"),
-            bounded=counts.of("bounded"),
-            invalid=counts.of("invalid"),
+            simulated=counts.count("simulated", "ran"),
+            bounded=counts.count("bounded"),
+            invalid=counts.count("invalid"),
             stepped_up=[data for data, *_ in self.judge.refuted] if isinstance(self.judge, DemandJudge) else [],
             instances=len({host.name for host in question.hosts if host.instance is not None}),
             skipped_instances=list(question.skipped),
         )
 
-    def _build_choices(self, out: Selection, moved: Callable[[Choice], Choice]) -> Choices:
+    def _build_choices(self, selection: Selection, add_steps: Callable[[Choice], Choice]) -> Choices:
         """Returns the choices with the verdicts on families, the chart of cost and the arithmetic.
-        `moved` adds the migration to a choice."""
+        `add_steps` adds migration and replay to a choice."""
         needed, may_stripe = self.question.need.data_gib, "raid0" not in self.question.excluded
         return Choices(
-            why_recommended=out.why,
+            why_recommended=selection.why,
             why_nothing=""
-            if out.winners or out.closest
+            if selection.winners or selection.closest
             else explain_nothing(self.verdicts, self.families, needed, may_stripe),
-            winners=[moved(choice) for choice in out.winners],
-            closest=[moved(choice) for choice in out.closest],
-            in_place=None if out.in_place is None else moved(out.in_place),
-            compared=out.compared,
-            saving=self.chooser.compute_saving(out.compared, out.recommended),
-            least_regret=None if out.least is None else moved(out.least),
+            winners=[add_steps(choice) for choice in selection.winners],
+            closest=[add_steps(choice) for choice in selection.closest],
+            in_place=None if selection.in_place is None else add_steps(selection.in_place),
+            compared=selection.compared,
+            saving=self.chooser.compute_saving(selection.compared, selection.recommended),
+            least_regret=None if selection.least is None else add_steps(selection.least),
             families=sorted(self.verdicts, key=_rank_verdict),
-            frontier=self._build_frontier(out.searched, out.recommended),
+            frontier=self._build_frontier(selection.searched, selection.recommended),
             explain=explain(
-                self.chooser, [(self.get_candidate(choice), moved(choice)) for choice in out.list_explained()]
+                self.chooser, [(self.get_candidate(choice), add_steps(choice)) for choice in selection.list_explained()]
             ),
         )
 
-    def _build_doubts(self, out: Selection) -> PlanDoubts:
+    def _build_doubts(self, selection: Selection) -> PlanDoubts:
         """Returns warnings, notes and checks, and how sure the judge of a database is."""
         judge = self.judge
         weighs = isinstance(judge, DatabaseJudge)
         return PlanDoubts(
             warnings=list(self.question.warnings),
-            caveats=self._list_caveats(out),
-            checks=self._list_checks(out.compared),
+            caveats=self._list_caveats(selection),
+            checks=self._list_checks(selection.compared),
             confidence=self.question.settings.confidence if weighs else None,
             draws=judge.scenarios.drawn if weighs else None,
-            undecided=out.undecided,
+            undecided=selection.undecided,
         )
 
     def _build_next_steps(self, recommended: Choice | None, choices: Choices) -> NextSteps:
@@ -628,9 +634,9 @@ class PlanEngine:
         day, today, in_place = self.question.prices.as_of, choices.compared, choices.in_place
         same = recommended is not None and in_place is not None and recommended.key == in_place.key
         return NextSteps(
-            actions=doing.list_actions(recommended, today, day, self.is_mariadb),
-            in_place_actions=[] if same or in_place is None else doing.list_actions(in_place, today, day),
-            alarms=doing.list_alarms(recommended, day),
+            actions=list_actions(recommended, today, day, self.is_mariadb),
+            in_place_actions=[] if same or in_place is None else list_actions(in_place, today, day),
+            alarms=list_alarms(recommended, day),
         )
 
     def _describe_workload(self) -> dict:
@@ -660,22 +666,22 @@ class PlanEngine:
         )
         return compare_latency(workload, recorded, run.rows, self.chooser.describe_moment)
 
-    def _list_caveats(self, out: Selection) -> list[str]:
+    def _list_caveats(self, selection: Selection) -> list[str]:
         """Lists the doubts about the plan, each once: notes of the question and the workload, of
         the choices shown, and about binary logs and processors. Without what is a warning
         already."""
-        workload, shown, about = self.question.workload, out.list_explained(), self.question.conditions
+        workload, conditions = self.question.workload, self.question.conditions
         caveats = [
             *self.question.notes,
             *workload.caveats,
-            *(caveat for choice in shown for caveat in (*choice.far_from_runs, *choice.caveats)),
+            *(caveat for choice in selection.list_explained() for caveat in (*choice.far_from_runs, *choice.caveats)),
         ]
         if self.given_up:
             caveats.append(
                 f"Above {', '.join(dict.fromkeys(self.given_up))} nothing was searched after {MOST_STEPS_UP} steps up: more of it "
                 "may be cheaper than what is recommended."
             )
-        logs = None if about is None else note_binlogs(about, out.recommended)
+        logs = None if conditions is None else note_binlogs(conditions, selection.recommended)
         caveats += [logs] if logs else []
         if isinstance(workload, TransactionWorkload) and any(host.instance for host in self.hosts):
             if workload.database["clients"]["cpu_ms"] <= 0:
@@ -695,8 +701,8 @@ class PlanEngine:
         return [note for note in dict.fromkeys(caveats) if note not in self.question.warnings]
 
     def _build_frontier(self, searched: Sequence[FamilyResult], recommended: Choice | None) -> pl.DataFrame:
-        """Returns cost against performance along the best space of the cheapest families, each
-        service's among them."""
+        """Returns the points of the chart of cost against performance: candidates along the best
+        space of the cheapest families, with at least one of each service."""
         cheapest = sorted(
             ((family.passing or [*family.guessed])[0] for family in searched if family.guessed),
             key=lambda result: (result.best is None, rank(result)),

@@ -20,6 +20,7 @@ import numpy as np
 from headrace.base.checks import quote_value, suggest_nearest
 from headrace.base.encoding import Text
 from headrace.base.packaged import read_rows
+from headrace.base.units import describe_span
 from headrace.errors import Refusals
 from headrace.workload.transactions import RESPONSES
 
@@ -66,7 +67,7 @@ def _read_metrics(subject: Subject) -> dict[str, Metric]:
     }
 
 
-# Goals that have a name.
+# Goals that can be written as a word.
 NAMED = {"zone-loss": "lost_with_zone_s<=0"}
 
 DEMAND, DATABASE = _read_metrics("demand"), _read_metrics("database")
@@ -104,7 +105,7 @@ class Goal(Text):
                 text, f"{quote_value(self.metric)} is not a known metric", near or f"Known: {', '.join(metrics)}."
             )
         if self.sign != metric.sign:
-            raise refuse.input(text, _sign_rule(metric, self.sign), f"Write {metric.name}{metric.sign}NUMBER.")
+            raise refuse.input(text, _explain_sign(metric, self.sign), f"Write {metric.name}{metric.sign}NUMBER.")
         if (
             isinstance(self.limit, bool)
             or not isinstance(self.limit, (int, float))
@@ -151,16 +152,16 @@ class Goal(Text):
 
     def is_met(self, values: object) -> np.ndarray:
         """Says which of `values` (a number, None or an array; NaN and None: not known) are inside
-        the bound: the one way to be met."""
+        the bound: no other code decides that."""
         value = np.asarray(np.nan if values is None else values, dtype=float)
         slack = SLACK * max(abs(self.limit), self.about.scale)
         # NaN compares false both ways: what is not known is not met.
         return value <= self.limit + slack if self.sign == "<=" else value >= self.limit - slack
 
     def measure_distance(self, values: object) -> np.ndarray:
-        """Says how far `values` miss the bound, without unit: 0 when met, else log(1 + miss /
-        bound); of a lower bound log(1 + miss / value), so that a half of what is asked for is as
-        far as twice what is allowed; unknown counts as 10.
+        """Returns how far `values` miss the bound, without unit: 0 when met, else log(1 + miss /
+        bound); of a lower bound log(1 + miss / value), so that half of a lower bound is as far as
+        twice an upper one; unknown counts as 10.
 
         The logarithm keeps one hopeless latency (hours of backlog) from hiding how near the other
         goals are.
@@ -171,7 +172,7 @@ class Goal(Text):
         return np.where(self.is_met(value), 0.0, np.where(np.isnan(miss), 10.0, miss))
 
 
-def _sign_rule(metric: Metric, sign: str) -> str:
+def _explain_sign(metric: Metric, sign: str) -> str:
     """Says in words why a sign cannot be used with a metric."""
     if sign in ("<=", ">="):
         better = "less" if metric.sign == "<=" else "more"
@@ -206,7 +207,7 @@ def parse_goals(
         parsed += [
             goal
             for goal in default_goals
-            if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject))
+            if goal.metric not in named and (goal.about.kind != "headroom" or _allows_headroom(parsed, subject))
         ]
     if not any(goal.about.kind == "load" for goal in parsed):
         names = (
@@ -217,9 +218,9 @@ def parse_goals(
     return tuple(parsed)
 
 
-def _grows(goals: Iterable[Goal], subject: Subject) -> bool:
-    """Says whether head-room means something with these goals: not of a demand that may be
-    throttled."""
+def _allows_headroom(goals: Iterable[Goal], subject: Subject) -> bool:
+    """Says whether the default head-room is added to these goals: not where a demand may be
+    throttled, which has no head-room by definition."""
     return subject == "database" or not any(goal.metric == "throttled_min" and goal.limit > 0 for goal in goals)
 
 
@@ -236,7 +237,7 @@ def _check_database(goals: Iterable[Goal], arrivals: bool) -> None:
 
 
 def get_headroom(goals: Iterable[Goal]) -> float:
-    """Returns the head-room the goals ask for, percent."""
+    """Returns the head-room the goals ask for, percent; 0 where they ask for none."""
     return max((goal.limit for goal in goals if goal.about.kind == "headroom"), default=0.0)
 
 
@@ -269,21 +270,20 @@ def compute_needed_tps(goals: Iterable[Goal], threads: int | None, least: Mappin
 def find_greatest_growth(
     count: int, holds_at: Callable[[list[int], float], list[bool]], goals: Iterable[Goal]
 ) -> list[float | None]:
-    """Finds the highest growth, whole percent up to 400, at which each of `count` candidates holds;
-    None where it does not hold now.
+    """Returns the highest growth of demand, in whole percent up to 400, at which each of `count`
+    candidates meets the goals; None where it misses them without growth.
 
-    `holds_at`: which of some candidates, by number, hold with a factor on the demand; what holds at
-    more demand holds at less. If the goals ask for a part of a percent, that growth is looked at
-    too.
+    `holds_at`: says which candidates, by number, meet them with a factor on the demand; what holds
+    at more demand holds at less. A head-room goal of a part of a percent is tried too.
     """
-    fine = holds_at(list(range(count)), 1.0)
-    open_ = {i: [0, MAX_HEADROOM_PERCENT + 1] for i, good in enumerate(fine) if good}
-    while asked := {i: (low + high) // 2 for i, (low, high) in open_.items() if high - low > 1}:
-        for percent in sorted(set(asked.values())):
-            some = [i for i, middle in asked.items() if middle == percent]
+    meets = holds_at(list(range(count)), 1.0)
+    ranges = {i: [0, MAX_HEADROOM_PERCENT + 1] for i, good in enumerate(meets) if good}
+    while middles := {i: (low + high) // 2 for i, (low, high) in ranges.items() if high - low > 1}:
+        for percent in sorted(set(middles.values())):
+            some = [i for i, middle in middles.items() if middle == percent]
             for i, holds in zip(some, holds_at(some, 1 + percent / 100), strict=True):
-                open_[i][0 if holds else 1] = percent
-    grown: dict[int, float] = {i: float(low) for i, (low, _) in open_.items()}
+                ranges[i][0 if holds else 1] = percent
+    grown: dict[int, float] = {i: float(low) for i, (low, _) in ranges.items()}
     limit = get_headroom(goals)
     near = [i for i, low in grown.items() if low < limit < low + 1.0]
     if near:
@@ -293,8 +293,6 @@ def find_greatest_growth(
 
 def describe_miss(goal: Goal, value: float | None) -> str:
     """Writes a missed goal: `I/O p99 of the worst 5 min 240 ms against 20 ms`."""
-    from headrace.base.units import describe_span
-
     seconds_in = {"ms": 1e-3, "s": 1.0, "min": 60.0}.get(goal.about.unit)
     unit = {"tps": "", "requests": ""}.get(goal.about.unit, f" {goal.about.unit}")
     if value is None or math.isnan(value):

@@ -36,8 +36,8 @@ class CandidateJudge(ABC):
         self._managed_usd = {candidate: usd for candidate, usd in self._managed_usd.items() if candidate[2] != place}
 
     def count_million_ios(self, storage: str) -> float:
-        """Returns the millions of requests a month that a storage is billed for: none, unless
-        volumes that are billed so are planned for."""
+        """Returns the millions of requests a month that the volumes of a storage get, by which
+        standard volumes are billed; 0 where a judge does not know them."""
         return 0.0
 
     def list_service_items(self, candidate: Candidate) -> list[dict] | None:
@@ -60,8 +60,7 @@ class CandidateJudge(ABC):
         return np.array([self.compute_cost(candidate) for candidate in candidates], dtype=float)
 
     def _compute_usd(self, storage: str) -> float:
-        """Returns the USD a month of volumes, asked once of the price list; NaN where no price is
-        known."""
+        """Returns the USD a month of volumes, NaN where no price is known; cached."""
         usd = self._volumes_usd.get(storage)
         if usd is None:
             [usd] = self.prices.compute_volume_totals([storage], self.count_million_ios(storage))

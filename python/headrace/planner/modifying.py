@@ -14,8 +14,8 @@ UNCHANGEABLE = (LOCAL, "standard")
 
 
 def can_be_modified(today: Storage) -> bool:
-    """Says whether another storage is looked for in the place of these volumes: they are of one
-    size, and of a current type."""
+    """Says whether a plan looks for a modification of these volumes: they are of one size, and
+    neither local disks nor magnetic."""
     return len({member.size_gib for member in today.members}) == 1 and today.members[0].type not in UNCHANGEABLE
 
 

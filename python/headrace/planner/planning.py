@@ -57,11 +57,8 @@ def plan_against(workload: TransactionWorkload, other: TransactionWorkload, sett
         raise InputError(f"size_gib = {settings.size_gib}", rule, "headrace plan --against", hint)
     progress = settings.progress or (lambda done: None)
     halves = (lambda done: progress(0.5 * done), lambda done: progress(0.5 + 0.5 * done))
-    first, second = (
-        PlanEngine(make_question(load, settings), half).answer()
-        for load, half in zip((workload, other), halves, strict=True)
-    )
-    return compare_engines((first, second))
+    first = PlanEngine(make_question(workload, settings), halves[0]).answer()
+    return compare_engines((first, PlanEngine(make_question(other, settings), halves[1]).answer()))
 
 
 # Choices that are drawn, the best ones: more than four or five lines cannot be told apart.
@@ -78,9 +75,9 @@ def simulate_choices(
     every, today = (answer.recommended, *answer.choices.winners, *answer.choices.closest), answer.choices.compared
     choices = [choice for choice in every if choice is not None]
     bursting = [choice for choice in choices if choice.volume_type in ("gp2", "st1", "sc1")][:1]
-    shown = [*choices[:DRAWN], *bursting, *([today] if today else [])]
+    drawn = [*choices[:DRAWN], *bursting, *([today] if today else [])]
     chosen = {
-        f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage: choice for choice in shown
+        f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage: choice for choice in drawn
     }
     day, cycle = answer.search.as_of, answer.load.cycle
     settings = {"as_of": day, "form": "interval", "start_balance": start_balance, "cycle": cycle}

@@ -20,10 +20,11 @@ from headrace.errors import InputError, Refusals
 from headrace.planner.candidates import (
     AURORA,
     BY_YOU,
+    DEFAULT_SHARE,
     LOCAL,
     NOT_ASKED_FOR,
-    OWN_SHARE,
     Host,
+    Need,
     check_exclude,
     compute_cache_gib,
     get_instance_family,
@@ -32,7 +33,6 @@ from headrace.planner.candidates import (
     make_lone_host,
     remove_dominated,
 )
-from headrace.planner.choice import Need
 from headrace.planner.database import Conditions, LogRoom, compute_log_room
 from headrace.planner.goals import Goal, compute_needed_tps, compute_required_tps, get_headroom, parse_goals
 from headrace.planner.market.services import expand_deployments, list_managed_hosts
@@ -111,10 +111,8 @@ def _compute_growth(settings: PlanSettings, workload: OpenWorkload | None) -> Gr
         factors.append(factor)
     if workload is not None and settings.size_gib is not None:
         if settings.data_growth is not None:
-            rule, hint = (
-                "is given together with size_gib, which does not grow",
-                "Leave it out: give the size to plan for.",
-            )
+            rule = "is given together with size_gib, which does not grow"
+            hint = "Leave it out: give the size to plan for."
             raise refuse.input(f"data_growth = {settings.data_growth:g}", rule, hint)
         factors[1] = 1.0
     return Growth(*factors)
@@ -172,9 +170,9 @@ def _compute_need(size_gib: float, free_percent: float, logged_gib: int = 0) -> 
 
 
 def _make_planned_load(
-    settings: PlanSettings, size_gib: float, need: Need, growth: Growth, about: Conditions | None = None
+    settings: PlanSettings, size_gib: float, need: Need, growth: Growth, conditions: Conditions | None = None
 ) -> PlannedLoad:
-    """Returns the load as the plan names it; `about`: of a database."""
+    """Returns the load as the plan names it; `conditions`: of a database."""
     return PlannedLoad(
         size_gib=size_gib,
         free_percent=settings.free_percent,
@@ -183,8 +181,8 @@ def _make_planned_load(
         demand_growth=growth.demand,
         months=settings.months,
         cycle=settings.cycle,
-        log_gib=None if about is None else need.log_gib,
-        **{name: getattr(about, name, None) for name in ("threads", "arrivals_tps", "start", "hours")},
+        log_gib=None if conditions is None else need.log_gib,
+        **{name: getattr(conditions, name, None) for name in ("threads", "arrivals_tps", "start", "hours")},
     )
 
 
@@ -235,7 +233,8 @@ def _list_excluded(settings: PlanSettings) -> dict[str, str]:
 
 
 def _list_deployments(settings: PlanSettings) -> tuple[str, ...]:
-    """Returns the deployments. Raises InputError for settings that have no meaning at a service."""
+    """Returns the deployments that `on` means. Raises InputError for settings that have no meaning
+    at a service."""
     on = expand_deployments(settings.on)
     if on == ("ec2",):
         return on
@@ -363,8 +362,9 @@ DEMAND_SERVICE = "rds:single-az"
 def _list_demand_services(
     on: tuple[str, ...], hosts: list[Host], skipped: list[tuple[str, str]], prices: PriceList
 ) -> tuple[tuple[str, ...], list[Host], list[tuple[str, str]], list[str]]:
-    """Lists the deployments that a demand in I/Os can be planned on, with their hosts; refuses the
-    rest."""
+    """Returns the deployments that a demand in I/Os can be planned on, the hosts and the skipped
+    instances with the classes of RDS added, and notes. Raises InputError for Aurora, and where no
+    deployment is left."""
     if any(service.startswith("aurora") for service in on):
         hint = "Calibrate the database (headrace calibrate) and plan that; or leave Aurora out: --on ec2,rds."
         rule = "cannot be planned for a demand in I/Os: its storage takes log records, not pages"
@@ -442,7 +442,7 @@ def _make_database_question(workload: TransactionWorkload, settings: PlanSetting
         raise refuse.input(f"cache_share = {quote_value(settings.cache_share)}", rule, "Leave one of the two out.")
     today_family = _find_today_family(workload, today, settings)
     hosts, skipped = _list_hosts(workload, settings, prices, today_family)
-    hosts, skipped = _with_services(tuple(settings.on), settings, prices, hosts, skipped)
+    hosts, skipped = _add_services(tuple(settings.on), settings, prices, hosts, skipped)
     logged = _estimate_log_room(grown, settings, goals, conditions)
     conditions = replace(conditions, data_gib=size, logged=logged)
     need = _compute_need(size, settings.free_percent, logged.gib)
@@ -479,16 +479,16 @@ def _make_database_question(workload: TransactionWorkload, settings: PlanSetting
 
 
 def _estimate_log_room(
-    workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal], about: Conditions
+    workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal], conditions: Conditions
 ) -> LogRoom:
     """Returns the room for redo and binary logs, at the transactions that are asked for: those that
     arrive or that goals name, head-room included; where neither says, those that meet the response
     time."""
-    arriving = about.arrivals_tps and about.arrivals_tps * (1.0 + get_headroom(goals) / 100.0)
+    arriving = conditions.arrivals_tps and conditions.arrivals_tps * (1.0 + get_headroom(goals) / 100.0)
     tps = (
         arriving
         or compute_required_tps(goals)
-        or compute_needed_tps(goals, about.threads, workload.compute_least_responses())
+        or compute_needed_tps(goals, conditions.threads, workload.compute_least_responses())
     )
     return compute_log_room(workload.database, tps, settings.binlog_days)
 
@@ -513,7 +513,7 @@ def _make_conditions(workload: TransactionWorkload, settings: PlanSettings, goal
     )
 
 
-def _with_services(
+def _add_services(
     on: tuple[str, ...],
     settings: PlanSettings,
     prices: PriceList,
@@ -530,7 +530,7 @@ def _with_services(
         raise refuse.input("--instances none", "has no meaning at a service", "A service sells classes: name some.")
     named = settings.instances
     listed = None if named is None else list_instances(named)
-    share = OWN_SHARE if settings.cache_share is None else settings.cache_share
+    share = DEFAULT_SHARE if settings.cache_share is None else settings.cache_share
     classes, more = list_managed_hosts(managed, listed, prices, share, settings.readers)
     own_hosts = hosts if "ec2" in on else []
     if not own_hosts and not classes:
@@ -559,17 +559,18 @@ def _list_hosts(
         return make_lone_host(workload.cache_gib), []
     share = settings.cache_share
     if named is not None:
-        return list_hosts(listed, prices, share if share is not None else OWN_SHARE)
+        return list_hosts(listed, prices, share if share is not None else DEFAULT_SHARE)
     own = f"{today_family}.*" if today_family else None
     wide = list_sensible_instances(prices.as_of)
-    hosts, _ = list_hosts([*wide, *([own] if own else [])], prices, share if share is not None else OWN_SHARE)
+    hosts, _ = list_hosts([*wide, *([own] if own else [])], prices, share if share is not None else DEFAULT_SHARE)
     return remove_dominated(hosts, frozenset({today_family} if today_family else ())), []
 
 
 def _describe_assumed_cache(
     workload: TransactionWorkload, instance: str, cache_share: float | None, as_of: str
 ) -> list[str]:
-    """Says what today's cache was taken to be, where no run says."""
+    """Returns a note on the cache that today's instance is assumed to have, where no run was
+    measured on it; empty elsewhere."""
     if workload.instance == instance:
         return []
     with translate_core_errors():

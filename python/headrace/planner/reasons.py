@@ -11,7 +11,7 @@ import polars as pl
 from headrace.base import caps, core
 from headrace.base.units import MIB, describe_span
 from headrace.planner.actions import describe_migration
-from headrace.planner.candidates import HDD, LOCAL, Candidate, Family, Need
+from headrace.planner.candidates import HDD, LOCAL, Candidate, Family, Need, get_instance_family
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.database import Conditions
 from headrace.planner.goals import DEMAND, MAX_HEADROOM_PERCENT, format_number
@@ -128,7 +128,7 @@ def _explain_cost(best: Choice, family: Family, winner: Choice, ratio: float, ne
     why += f"; {extra:,.2f} more for {item}" if extra > 0.5 * more else ""
     if family.service != "ec2":
         return why
-    if family.min_gib > needed_gib * family.data_share / best.members and family.min_gib > 1:
+    if family.min_gib > needed_gib * family.data_copies / best.members and family.min_gib > 1:
         why += f"; smallest size {family.min_gib:,} GiB a volume"
     elif best.usable_gib >= 1.5 * needed_gib and family.axis == "size":
         why += f"; performance is bought by size: {best.usable_gib:,.0f} GiB for {needed_gib:,} GiB"
@@ -221,12 +221,12 @@ def _list_rules(today_family: str | None, least_host: tuple[float, int] | None, 
             f"it leaves the instance family of today ({today_family}), which is recommended where it saves at least "
             f"{SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month"
         )
-        rules.append(Rule(lambda choice: _get_family(choice) == today_family, why, pays=True))
+
+        def is_of_today_family(choice: Choice) -> bool:
+            return get_instance_family((choice.instance or "").removeprefix("db.")) == today_family
+
+        rules.append(Rule(is_of_today_family, why, pays=True))
     return rules
-
-
-def _get_family(choice: Choice) -> str:
-    return (choice.instance or "").removeprefix("db.").partition(".")[0]
 
 
 def _pays(dear: Choice, cheap: Choice) -> bool:
@@ -235,11 +235,11 @@ def _pays(dear: Choice, cheap: Choice) -> bool:
     return saved >= SAVES_USD and 100 * saved >= SAVES_PERCENT * dear.cost_usd_month
 
 
-def stay(
+def recommend_staying(
     recommended: Choice | None, why: str, today: Choice | None, in_place: Choice | None
 ) -> tuple[Choice | None, str]:
-    """Returns the recommendation, or what needs no migration where a migration does not pay: it
-    must save at least 20 % and 20 USD a month."""
+    """Returns the recommendation with its reason (`why`); where it needs a migration that saves
+    less than 20 % or 20 USD a month, today's storage or its modification `in_place` instead."""
     if recommended is None or today is None or not (describe_migration(today, recommended) or "").startswith("needs"):
         return recommended, why
     staying = [choice for choice in (today, in_place) if choice is not None and choice.meets_goals]
@@ -255,10 +255,8 @@ def stay(
     if saved < CENT:
         return best, ""
     less = f"{recommended.place} would cost {saved:,.2f} USD a month less, but needs a migration"
-    return (
-        best,
-        f"{less}, which is recommended where it saves at least {SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month.",
-    )
+    rule = f"which is recommended where it saves at least {SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month."
+    return best, f"{less}, {rule}"
 
 
 def _rank_choice(choice: Choice) -> tuple:
@@ -294,22 +292,20 @@ def _explain_array(best: Choice, cheapest: Choice) -> str:
 def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
     """Says which of two databases meets the goals for fewer USD a month."""
     costs = [plan.recommended.cost_usd_month if plan.recommended else None for plan in plans]
-    sentences = [_describe_engine(plan) for plan in plans]
+    details = " ".join(_describe_engine(plan) for plan in plans)
     names = [plan.engine if plans[0].engine != plans[1].engine else plan.name for plan in plans]
     if costs[0] is None and costs[1] is None:
-        return EngineComparison(plans, None, f"Neither meets the goals. {sentences[0]} {sentences[1]}")
+        return EngineComparison(plans, None, f"Neither meets the goals. {details}")
     if costs[0] is None or costs[1] is None:
         place = 0 if costs[1] is None else 1
-        return EngineComparison(plans, place, f"Only {names[place]} meets the goals. {sentences[0]} {sentences[1]}")
+        return EngineComparison(plans, place, f"Only {names[place]} meets the goals. {details}")
     place = 0 if costs[0] <= costs[1] else 1
     less = abs(costs[0] - costs[1])
     share = less / max(costs[0], costs[1])
     if share < SIGNIFICANTLY_DEARER - 1.0:
-        return EngineComparison(
-            plans, place, f"Both cost nearly the same, {less:,.2f} USD a month apart. {sentences[0]} {sentences[1]}"
-        )
+        return EngineComparison(plans, place, f"Both cost nearly the same, {less:,.2f} USD a month apart. {details}")
     words = f"{names[place]} costs {less:,.2f} USD a month less ({100 * share:.0f} %)."
-    return EngineComparison(plans, place, f"{words} {sentences[0]} {sentences[1]}")
+    return EngineComparison(plans, place, f"{words} {details}")
 
 
 def _describe_engine(plan: Plan) -> str:
@@ -330,14 +326,12 @@ def explain(chooser: DemandChooser | DatabaseChooser, choices: Sequence[tuple[Ca
     """Explains the arithmetic of some choices, line by line: capacity, demand against limits, bill,
     head-room."""
     lines: list[str] = []
-    for place, (candidate, choice) in enumerate(
-        {choice.key: (candidate, choice) for candidate, choice in choices}.values(), 1
-    ):
-        own = (
-            _list_database_lines(chooser, candidate, choice)
-            if isinstance(chooser, DatabaseChooser)
-            else _list_demand_lines(chooser, candidate, choice)
-        )
+    by_key = {choice.key: (candidate, choice) for candidate, choice in choices}
+    for place, (candidate, choice) in enumerate(by_key.values(), 1):
+        if isinstance(chooser, DatabaseChooser):
+            own = _list_database_lines(chooser, candidate, choice)
+        else:
+            own = _list_demand_lines(chooser, candidate, choice)
         lines.append(f"{place}. {choice.place}")
         lines += ["   " + line for line in [*own, *_list_bill_lines(choice)]]
     return lines
@@ -377,9 +371,9 @@ def _list_demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Cho
     lines.append(f"bottleneck: {choice.binds['words']}")
     for goal in chooser.judge.goals:
         value = choice.metrics[goal.metric]
-        shown = "not known" if value is None else f"{value:,.4g}"
-        lines.append(f"goal: {goal}: {shown} {'met' if goal.is_met(value) else 'MISSED'}")
-    lines += _replay_lines(choice)
+        figure = "not known" if value is None else f"{value:,.4g}"
+        lines.append(f"goal: {goal}: {figure} {'met' if goal.is_met(value) else 'MISSED'}")
+    lines += _list_replay_lines(choice)
     if choice.headroom_percent is not None:
         lines.append(
             f"head-room: demand can grow by {choice.headroom_percent:.0f} % before a goal on performance fails or something is throttled "
@@ -388,7 +382,7 @@ def _list_demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Cho
     return lines
 
 
-def _replay_lines(choice: Choice) -> list[str]:
+def _list_replay_lines(choice: Choice) -> list[str]:
     """Explains the replay of a choice: requests, latencies in ms, the unluckiest run; empty where
     it was not replayed."""
     if choice.replayed is None:
@@ -441,12 +435,16 @@ def _list_database_lines(chooser: DatabaseChooser, candidate: Candidate, choice:
     per, tps, need = choice.per_transaction or {}, choice.metrics["tps"], chooser.need
     limits = chooser.list_limits(candidate)
     iops, mib_s = (sum(limit[name] or 0 for limit in limits) for name in ("iops", "throughput_bytes_s"))
-    about = judge.conditions
-    load = f"{about.threads} clients" if about.threads else f"{about.arrivals_tps:g} transactions a second arrive"
+    conditions = judge.conditions
+    load = (
+        f"{conditions.threads} clients"
+        if conditions.threads
+        else f"{conditions.arrivals_tps:g} transactions a second arrive"
+    )
     lines = [
         f"data: {need.data_gib:,} GiB with free space",
-        _explain_log_room(about, need),
-        f"{load}; {about.start} start, {about.hours:g} h; what is sustained is the worst hour",
+        _explain_log_room(conditions, need),
+        f"{load}; {conditions.start} start, {conditions.hours:g} h; what is sustained is the worst hour",
     ]
     if choice.instance:
         lines.append(f"cache: {choice.memory_gib:,.4g} GiB of memory -> {choice.cache_gib:,.4g} GiB")
@@ -478,13 +476,13 @@ def _list_database_lines(chooser: DatabaseChooser, candidate: Candidate, choice:
     return lines
 
 
-def _explain_log_room(about: Conditions, need: Need) -> str:
+def _explain_log_room(conditions: Conditions, need: Need) -> str:
     """Explains the room for redo and binary logs, GiB."""
-    log = about.logged
-    asked = "that arrive" if about.arrivals_tps else "that the goals ask for"
+    log = conditions.logged
+    reason = "that arrive" if conditions.arrivals_tps else "that the goals ask for"
     days = "a day" if log.days == 1 else f"{log.days:g} days"
     return (
-        f"log: redo {log.redo_gib:,} GiB; binary logs of {days} at the {format_number(log.tps)} tps {asked}, head-room included, "
+        f"log: redo {log.redo_gib:,} GiB; binary logs of {days} at the {format_number(log.tps)} tps {reason}, head-room included, "
         f"x {log.bytes_per_tx:,.0f} B: {log.binlog_gib:,} GiB; with free space {need.log_gib:,} GiB, with the data or on a "
         "volume of their own"
     )
@@ -494,10 +492,10 @@ def _explain_log_room(about: Conditions, need: Need) -> str:
 FASTER = 1.1
 
 
-def note_binlogs(about: Conditions, choice: Choice | None) -> str | None:
-    """Says what becomes of the binary logs where clients do more transactions than the goals ask
-    for, in words; None where they do not, or where it makes no difference."""
-    log, tps = about.logged, 0.0 if choice is None else choice.metrics["tps"] or 0.0
+def note_binlogs(conditions: Conditions, choice: Choice | None) -> str | None:
+    """Returns a note on how long the binary logs can be kept where clients do more transactions
+    than the goals ask for; None where they do not, or where no binary logs are kept."""
+    log, tps = conditions.logged, 0.0 if choice is None else choice.metrics["tps"] or 0.0
     if choice is None or not log.bytes_per_tx or not log.days or tps < FASTER * log.tps:
         return None
     hours = 24.0 * log.days * log.tps / tps
@@ -530,7 +528,7 @@ def compare_latency(
         return []
     apart = ", minutes at a limit left out" if workload.censored else ""
 
-    def mean(frame: pl.DataFrame, column: str) -> float:
+    def compute_mean(frame: pl.DataFrame, column: str) -> float:
         """Returns the mean latency of a column, ms, weighted by the I/Os of each point."""
         weight = float(frame["iops"].sum())
         if weight > 0:
@@ -540,18 +538,16 @@ def compare_latency(
     checks = [
         {
             "what": f"over {describe_span(round(span_s))}{apart}",
-            "recorded_ms": mean(both, "mean_ms"),
-            "model_ms": mean(both, "model_ms"),
+            "recorded_ms": compute_mean(both, "mean_ms"),
+            "model_ms": compute_mean(both, "model_ms"),
         }
     ]
     if span_s > 2 * 3_600:
         hours = both.with_columns((pl.col("t_s") // 3_600).alias("hour"))
-        worst = (
-            hours.group_by("hour", maintain_order=True)
-            .agg(pl.col("mean_ms").mean())
-            .sort("mean_ms", descending=True)["hour"][0]
-        )
+        means = hours.group_by("hour", maintain_order=True).agg(pl.col("mean_ms").mean())
+        worst = means.sort("mean_ms", descending=True)["hour"][0]
         part = hours.filter(pl.col("hour") == worst)
         what = f"in the hour {clock(float(worst) * 3_600)}"
-        checks.append({"what": what, "recorded_ms": mean(part, "mean_ms"), "model_ms": mean(part, "model_ms")})
+        recorded_ms, model_ms = compute_mean(part, "mean_ms"), compute_mean(part, "model_ms")
+        checks.append({"what": what, "recorded_ms": recorded_ms, "model_ms": model_ms})
     return checks

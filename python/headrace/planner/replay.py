@@ -68,41 +68,42 @@ class WinnerReplay:
         worst = {name for name in CORE_NAMES if not name.startswith("overall_")}
         self.goals = [goal for goal in judge.goals if goal.metric in worst]
         self.points = judge.demand.workload.points
-        self.so_far = _accumulate_requests(self.points, self.factor)
+        self.cumulated = _accumulate_requests(self.points, self.factor)
         self.replays: dict[Candidate, Replayed | None] = {}
 
-    def of(self, candidate: Candidate) -> Replayed | None:
-        """Replays a candidate, once; None where no goal is on latency, or where what it stands on
-        cannot be replayed."""
+    def replay(self, candidate: Candidate) -> Replayed | None:
+        """Returns the replay of a candidate, cached; None where no goal is on the latency of the
+        worst minutes, or where no window gave a latency."""
         if candidate not in self.replays:
-            self.replays[candidate] = self._replay_candidate(candidate) if self.goals else None
+            self.replays[candidate] = self._replay_windows(candidate) if self.goals else None
         return self.replays[candidate]
 
-    def _replay_candidate(self, candidate: Candidate) -> Replayed | None:
-        """Replays the worst minutes of a candidate by requests and holds the latencies against the
-        goals; None where no window gave a latency."""
-        rows = self._simulate_intervals(candidate)
-        unlucky = self._find_unlucky_metrics(rows["summary"])
+    def _replay_windows(self, candidate: Candidate) -> Replayed | None:
+        """Replays the worst minutes of a candidate request by request and compares latencies with
+        the goals; where an unlucky run of the interval form misses one already, nothing is
+        replayed. None where no window gave a latency."""
+        answer = self._simulate_intervals(candidate)
+        unlucky = self._find_unlucky_metrics(answer["summary"])
         misses = tuple(
             f"{describe_miss(goal, unlucky[goal.metric])} in an unlucky run: one of {RUNS}"
             for goal in self.goals
             if goal.metric in unlucky and not goal.is_met(unlucky[goal.metric])
         )
         if misses:
-            cap = max(rows["summary"]["throttled_by_s"], key=lambda entry: entry[1], default=(None, 0.0))[0]
+            cap = max(answer["summary"]["throttled_by_s"], key=lambda entry: entry[1], default=(None, 0.0))[0]
             return Replayed({}, 0, self.judge.headroom, misses, cap, unlucky)
         worst: dict[str, float] = {}
         waited: dict[str, float] = {}
         requests = 0.0
-        for window in self._list_windows(candidate, rows):
+        for window in self._list_windows(candidate, answer):
             load = self._build_load(window)
             requests += _count_load_requests(load)
-            balance = self._find_balance(rows, window.from_s)
+            balance = self._find_balance(answer, window.from_s)
             for seed in SEEDS:
-                if seed == SEEDS[1] and rows["summary"]["worst_at_s"] is None:
+                if seed == SEEDS[1] and answer["summary"]["worst_at_s"] is None:
                     # Near a goal though nothing waits: the whole window with its lead from here on.
-                    window = self._with_lead(window.start_s, CALM_LEAD_S)
-                    load, balance = self._build_load(window), self._find_balance(rows, window.from_s)
+                    window = self._extend_by_lead(window.start_s, CALM_LEAD_S)
+                    load, balance = self._build_load(window), self._find_balance(answer, window.from_s)
                 summary = self._simulate_events(candidate, load, balance, seed)
                 for cap, seconds in summary["throttled_by_s"]:
                     waited[cap] = waited.get(cap, 0.0) + seconds
@@ -158,45 +159,46 @@ class WinnerReplay:
             )
 
     def _list_windows(self, candidate: Candidate, answer: core.SimulationAnswer) -> list[ReplayedWindow]:
-        """Lists the minutes to replay: of the longest waits, of most I/Os and of most MiB/s."""
-        behind = self.judge.get_backing_volumes(candidate)
-        on_volumes = self.judge.demand.on_volumes(behind)
-        hdd = self.judge.directory.look_up(behind).family.volume_type in HDD
-        busiest = {_find_last_minutes(on_volumes, of) for of in (("hdd_mib_s",) if hdd else ("iops", "mib_s"))}
+        """Lists the windows to replay: those of the longest waits, of most I/Os and of most
+        MiB/s."""
+        volumes = self.judge.get_backing_volumes(candidate)
+        demand = self.judge.demand.compute_volume_demand(volumes)
+        hdd = self.judge.directory.look_up(volumes).family.volume_type in HDD
+        busiest = {_find_last_minutes(demand, column) for column in (("hdd_mib_s",) if hdd else ("iops", "mib_s"))}
         at_s = answer["summary"]["worst_at_s"]
         starts = sorted(busiest | ({float(at_s)} if at_s is not None else set()))
         windows = []
         for start in starts:
-            # Windows that lie in one another are one.
+            # The first of windows that overlap is replayed.
             if windows and start < windows[-1].until_s:
                 continue
-            windows.append(self._choose_first_window(start) if at_s is None else self._with_lead(start, LEAD_S))
+            windows.append(self._choose_first_window(start) if at_s is None else self._extend_by_lead(start, LEAD_S))
         return windows
 
     def _choose_first_window(self, start_s: float) -> ReplayedWindow:
         """Returns the short window that is replayed first where nothing waits: the last two minutes
         and half a minute before them, or fewer requests."""
         until = min(start_s + WINDOW_S, self.judge.demand.totals["seconds"])
-        own = self._count_requests(max(0.0, until - FIRST_LOOK_S), until)
-        length = FIRST_LOOK_S * min(1.0, FIRST_REQUESTS / max(own, 1.0))
+        requests = self._count_requests(max(0.0, until - FIRST_LOOK_S), until)
+        length = FIRST_LOOK_S * min(1.0, FIRST_REQUESTS / max(requests, 1.0))
         return ReplayedWindow(max(0.0, until - length), until, start_s)
 
-    def _with_lead(self, start_s: float, most_lead_s: float) -> ReplayedWindow:
-        """Returns a window of five minutes with as much before it as may be replayed."""
+    def _extend_by_lead(self, start_s: float, most_lead_s: float) -> ReplayedWindow:
+        """Returns a window of five minutes with the minutes before it, up to `most_lead_s`, as far
+        as MOST_REQUESTS allow; a window with more requests than those is shortened."""
         until = min(start_s + WINDOW_S, self.judge.demand.totals["seconds"])
-        own = self._count_requests(start_s, until)
+        requests = self._count_requests(start_s, until)
         lead, step = 0.0, 60.0
         while lead + step <= min(most_lead_s, start_s) and (
-            own + self._count_requests(start_s - lead - step, start_s) <= MOST_REQUESTS
+            requests + self._count_requests(start_s - lead - step, start_s) <= MOST_REQUESTS
         ):
             lead += step
-        # A window with more requests than may be replayed is cut to as many minutes as fit.
-        if own > MOST_REQUESTS:
-            until = start_s + max(30.0, (until - start_s) * MOST_REQUESTS / own)
+        if requests > MOST_REQUESTS:
+            until = start_s + max(30.0, (until - start_s) * MOST_REQUESTS / requests)
         return ReplayedWindow(start_s - lead, until, start_s)
 
     def _count_requests(self, from_s: float, until_s: float) -> float:
-        return float(np.diff(np.interp([from_s, until_s], *self.so_far))[0])
+        return float(np.diff(np.interp([from_s, until_s], *self.cumulated))[0])
 
     def _build_load(self, window: ReplayedWindow) -> dict:
         """Returns the demand within a window as the core takes it, grown: seconds, requests a
@@ -226,11 +228,11 @@ class WinnerReplay:
         return None if balance is None else float(balance)
 
 
-def _find_last_minutes(on_volumes: pl.DataFrame, of: str) -> float:
-    """Finds the begin of the window that ends with the last of the busiest points, s: what came
-    before it has used up what was saved."""
-    most = float(on_volumes.select(pl.col(of).max()).item() or 0.0)
-    busiest = on_volumes.filter(pl.col(of) >= AS_BUSY * most)
+def _find_last_minutes(demand: pl.DataFrame, column: str) -> float:
+    """Returns the begin, s, of the window that ends with the last of the busiest points of a
+    column: credits that were saved are spent by then."""
+    most = float(demand.select(pl.col(column).max()).item() or 0.0)
+    busiest = demand.filter(pl.col(column) >= AS_BUSY * most)
     end_s = float((busiest["t_s"] + busiest["duration_s"])[-1])
     return max(0.0, end_s - WINDOW_S)
 

@@ -28,7 +28,7 @@ from headrace.catalog.price_list import PriceList
 from headrace.errors import Refusals
 from headrace.planner.candidates import (
     BY_YOU,
-    OWN_SHARE,
+    DEFAULT_SHARE,
     Candidate,
     Family,
     Host,
@@ -149,7 +149,7 @@ def plan_replica(workload: TransactionWorkload, settings: ReplicaPlanSettings) -
     `binlog_days` fill the data volume but for `free_percent`. Raises InputError, also for a setting
     of plans that is not looked at.
     """
-    _refuse_unheard(settings)
+    _refuse_ignored_settings(settings)
     settings = complete(replace(settings, draws=DRAWS if settings.draws is None else settings.draws))
     if settings.replica_lag_s is None:
         raise refuse.input("replica_lag_s", "is missing: the most lag that is allowed", "For example 1.0.")
@@ -220,8 +220,8 @@ def _make_base_replica(settings: ReplicaPlanSettings) -> Replica:
     )
 
 
-def _refuse_unheard(settings: ReplicaPlanSettings) -> None:
-    """Raises InputError for settings of a plan that one of a replica would ignore."""
+def _refuse_ignored_settings(settings: ReplicaPlanSettings) -> None:
+    """Raises InputError for settings that a plan of a replica would ignore."""
     for goal in [settings.goals] if isinstance(settings.goals, str) else settings.goals:
         rule = "is a goal of the database itself; with --replica-lag-s a replica is planned"
         raise refuse.input(f"--goal {goal}", rule, "Leave it out.")
@@ -247,9 +247,9 @@ class _SourceRun(TypedDict):
 
 @dataclass(slots=True)
 class JudgedReplica:
-    """A replica with what it came to: by means over steps (`summary`); where that keeps the lag,
-    its `doubt`; and where that does, second by second (`exact`). `is_fastest`: with the number of
-    workers that applies fastest, and not only with a number that keeps the lag."""
+    """A replica with its simulations: by means over steps (`summary`); where these keep the lag,
+    its `doubt`; and where that is small enough, second by second (`exact`). `is_fastest`: all
+    numbers of workers were tried, and the replica has the one that applies fastest."""
 
     replica: Replica
     summary: core.ReplicaSummary
@@ -258,16 +258,14 @@ class JudgedReplica:
     exact: core.ReplicaSummary | None = None
 
     def compute_chance(self, lag_s: float) -> float | None:
-        """Returns the share, 0 to 1, of the databases and appliers drawn with which it keeps a lag;
-        None: it was not weighed."""
+        """Returns the share, 0 to 1, of the databases and appliers drawn with which the lag stays
+        at or below `lag_s`; None: nothing was drawn."""
         drawn = None if self.doubt is None else self.doubt["drawn"]
         return None if drawn is None else fmean(lag <= lag_s for lag in drawn["peak_lag_s"])
 
 
 class ReplicaJudge(WeighingJudge):
-    """Judges candidates behind one source by the lag that they come to. `base`: the replica without
-    its place. `confidence`: the probability from which a lag counts as kept, and the draws for
-    it."""
+    """Judges candidates for the replica of one source by their lag."""
 
     def __init__(
         self,
@@ -278,8 +276,9 @@ class ReplicaJudge(WeighingJudge):
         lag_s: float,
         confidence: tuple[float, int],
     ) -> None:
-        """Keeps the source's load in steps and the numbers of workers to try. `lag_s`: the goal,
-        seconds; `confidence`: probability and number of draws."""
+        """Keeps the source's load in steps and the numbers of workers to try. `base`: the replica
+        without storage and instance; `lag_s`: the goal, seconds; `confidence`: the probability from
+        which a lag counts as kept, and the number of draws for it."""
         super().__init__(prices, hosts)
         self.load, self.base, self.lag_s = load, base, lag_s
         self.probability, self.draws = confidence
@@ -300,21 +299,21 @@ class ReplicaJudge(WeighingJudge):
         """Says which candidates keep the lag, by means over steps, with any number of workers."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self.judged]
         # The most workers keep it almost everywhere where others do: the search asks no more.
-        self._try(new, self.workers[-1:])
-        self._try_others([candidate for candidate in new if not self._keeps_lag(self.judged[candidate])])
+        self._run_with(new, self.workers[-1:])
+        self._run_with_others([candidate for candidate in new if not self._keeps_lag(self.judged[candidate])])
         return [self._keeps_lag(self.judged[candidate]) for candidate in candidates]
 
     def _keeps_lag(self, judged: JudgedReplica) -> bool:
         return judged.summary["peak_lag_s"] <= self.lag_s
 
-    def _try_others(self, candidates: Sequence[Candidate]) -> None:
+    def _run_with_others(self, candidates: Sequence[Candidate]) -> None:
         """Tries the numbers of workers that were not tried yet."""
         waiting = [candidate for candidate in candidates if not self.judged[candidate].is_fastest]
-        self._try(waiting, self.workers[:-1])
+        self._run_with(waiting, self.workers[:-1])
         for candidate in waiting:
             self.judged[candidate].is_fastest = True
 
-    def _try(self, candidates: Sequence[Candidate], numbers: Sequence[int]) -> None:
+    def _run_with(self, candidates: Sequence[Candidate], numbers: Sequence[int]) -> None:
         """Runs candidates with these numbers of workers, and keeps the fastest of those that keep
         the lag; of equals, that with the fewest."""
 
@@ -330,7 +329,7 @@ class ReplicaJudge(WeighingJudge):
     def meets_with_confidence(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Says which candidates keep the lag with the probability required, and in every second."""
         on_average = dict(zip(candidates, self.performs(candidates), strict=True))
-        self._try_others([candidate for candidate, holds in on_average.items() if holds])
+        self._run_with_others([candidate for candidate, holds in on_average.items() if holds])
         new = [
             judged
             for candidate, holds in on_average.items()
@@ -389,7 +388,7 @@ class ReplicaJudge(WeighingJudge):
     def make_choice(self, candidate: Candidate) -> ReplicaChoice:
         """Returns a candidate that was looked at as the answer shows it."""
         judged = self.judged[candidate]
-        came_to = judged.exact or judged.summary
+        summary = judged.exact or judged.summary
         return ReplicaChoice(
             judged.replica.instance or "",
             self.hosts[candidate[2]].cache_gib,
@@ -397,8 +396,8 @@ class ReplicaJudge(WeighingJudge):
             candidate[1],
             judged.replica.workers or 0,
             self.compute_cost(candidate),
-            came_to["applier_tps"],
-            came_to["peak_lag_s"],
+            summary["applier_tps"],
+            summary["peak_lag_s"],
             judged.compute_chance(self.lag_s),
             judged.summary["binding"],
         )
@@ -432,13 +431,14 @@ def _find_source(workload: TransactionWorkload, source: str | None) -> str:
 def _list_hosts(
     workload: TransactionWorkload, settings: ReplicaPlanSettings, own: str | None, prices: PriceList
 ) -> list[Host]:
-    """Lists the instances to look at: as named, or of the source's family, or of the families of
-    today."""
+    """Lists the hosts of a replica, cheapest first: the instances named, else those of the source's
+    family, else r7i and m7i. Those much dearer than the first whose cache holds all data are left
+    out."""
     patterns = list_instances(settings.instances)
     if not patterns:
         name = own or workload.instance
         patterns = [f"{get_instance_family(name)}.*"] if name else ["r7i.*", "m7i.*"]
-    share = OWN_SHARE if settings.cache_share is None else settings.cache_share
+    share = DEFAULT_SHARE if settings.cache_share is None else settings.cache_share
     hosts, _ = list_hosts(patterns, prices, share)
     # A cache beyond the data does no more; processors may.
     enough = [host for host in hosts if workload.size_gib is not None and host.cache_gib >= workload.size_gib]

@@ -87,43 +87,43 @@ class Search:
         answers = [
             entry if isinstance(entry, SpaceResult) else SpaceResult(entry, *_get_corners(entry)) for entry in spaces
         ]
-        talks: list[tuple[SpaceResult, Questions, list[Point]]] = []
+        hunts: list[tuple[SpaceResult, Questions, list[Point]]] = []
         for answer in answers:
-            talk = self._hunt(answer)
-            points = next(talk, None)
+            hunt = self._hunt(answer)
+            points = next(hunt, None)
             if points is not None:
-                talks.append((answer, talk, points))
-        while talks:
-            candidates = [answer.space.make_candidate(point) for answer, _, points in talks for point in points]
+                hunts.append((answer, hunt, points))
+        while hunts:
+            candidates = [answer.space.make_candidate(point) for answer, _, points in hunts for point in points]
             verdicts = self.meets(candidates)
-            open_talks, first = [], 0
-            for answer, talk, points in talks:
+            open_hunts, first = [], 0
+            for answer, hunt, points in hunts:
                 last = first + len(points)
-                following = _go_on(talk, verdicts[first:last])
+                following = _send_verdicts(hunt, verdicts[first:last])
                 first = last
                 if following is not None:
-                    open_talks.append((answer, talk, following))
-            talks = open_talks
+                    open_hunts.append((answer, hunt, following))
+            hunts = open_hunts
         return answers
 
     def _compute_usd(self, answer: SpaceResult, point: Point) -> float:
-        """Returns the USD a month of a point, asked once of the judge; NaN where no price is
-        known."""
+        """Returns the USD a month of a point, NaN where no price is known; cached."""
         usd = answer.usd_of.get(point)
         if usd is None:
             usd = answer.usd_of[point] = self.judge.compute_cost(answer.space.make_candidate(point))
         return usd
 
     def _keep(self, answer: SpaceResult, point: Point) -> None:
-        """Keeps a point that meets the goals where it is cheaper than the best so far, and tells
-        `note`."""
+        """Sets a point that meets the goals as the best of its space where it is cheaper than the
+        one so far, and calls `note`."""
         usd = self._compute_usd(answer, point)
         if usd < answer.usd:
             answer.best, answer.usd = point, usd
             self.note(answer)
 
     def _is_dear(self, answer: SpaceResult, point: Point) -> bool:
-        """Says whether nothing from `point` on is worth looking at."""
+        """Says whether `point` costs more than the limit, so that no point above it is searched;
+        sets `dear` then."""
         usd = self._compute_usd(answer, point)
         # A space without a price cannot be ranked.
         if math.isnan(usd) or usd > self.limit_usd(answer.space):
@@ -137,30 +137,30 @@ class Search:
         low, high = answer.low, answer.high
         if self._is_dear(answer, low):
             return
-        (fine,) = yield [low]
-        if fine:
+        (meets,) = yield [low]
+        if meets:
             return self._keep(answer, low)
         if low == high:
             answer.fails = True
             return
-        (fine,) = yield [high]
-        if not fine:
+        (meets,) = yield [high]
+        if not meets:
             answer.fails = True
             return
         corner = yield from self._find_corner(answer, low, high)
         if corner is None:
             return
         answer.low = corner
-        (fine,) = yield [corner]
-        if fine:
+        (meets,) = yield [corner]
+        if meets:
             return self._keep(answer, corner)
         yield from self._descend_stairs(answer, corner, high)
 
     def _find_corner(
         self, answer: SpaceResult, low: Point, high: Point
     ) -> Generator[list[Point], Sequence[bool], Point | None]:
-        """Finds the least x with y free and least y with x free; None where that already costs too
-        much."""
+        """Returns the least x with y free and the least y with x free; None where that point
+        already costs more than the limit."""
         # Below `x` and `y` nothing meets the goals; at (right, high y) and (high x, top) it does.
         (x, y), (right, top) = low, high
         while x < right or y < top:
@@ -182,7 +182,8 @@ class Search:
         return (x, y)
 
     def _descend_stairs(self, answer: SpaceResult, corner: Point, high: Point) -> Questions:
-        """Finds the cheapest of the boundary between two limits that trade for each other."""
+        """Finds the cheapest point on the stairs between A and B of the drawing above, where more
+        of one axis replaces some of the other."""
         top_y = yield from self._find_least(answer, 1, corner[0], corner[1], high[1])
         right_x = yield from self._find_least(answer, 0, corner[1], corner[0], high[0])
         self._keep(answer, (corner[0], top_y))
@@ -213,22 +214,23 @@ class Search:
             if last == high:
                 high = first
                 continue
-            (fine,) = yield [(last, other) if axis == 0 else (other, last)]
-            low, high = (low, first) if fine else (last + 1, high)
+            (meets,) = yield [(last, other) if axis == 0 else (other, last)]
+            low, high = (low, first) if meets else (last + 1, high)
         return low
 
 
-def _go_on(talk: Questions, verdicts: Sequence[bool]) -> list[Point] | None:
-    """Answers a talk's question and returns its next one; None where it has ended."""
+def _send_verdicts(hunt: Questions, verdicts: Sequence[bool]) -> list[Point] | None:
+    """Sends the verdicts to the search of a space and returns its next points to be judged; None
+    where it has ended."""
     try:
-        return talk.send(verdicts)
+        return hunt.send(verdicts)
     except StopIteration:
         return None
 
 
 def _find_middle(answer: SpaceResult, axis: int, low: int, high: int) -> tuple[int, int]:
-    """Returns the figures around the middle of `low` and `high` at which the same is ordered: one
-    question for all of them."""
+    """Returns the lowest and the highest figure that order the same as the middle of `low` and
+    `high`, within both: one verdict holds for all of them."""
     first, last = answer.space.shape.find_alike(axis, (low + high) // 2)
     return max(first, low), min(last, high)
 
@@ -267,12 +269,13 @@ class FamilyResult:
 
     @property
     def passing(self) -> list[SpaceResult]:
-        """Candidates that meet every goal, cheapest first; ties: fewer volumes, then by name."""
+        """Results that meet every goal, cheapest first; ties: fewer volumes, then by name."""
         return sorted((result for result in self.sure if result.best is not None), key=rank)
 
     @property
     def dear(self) -> float | None:
-        """The least that something cost that was not looked at because of its cost."""
+        """USD a month of the cheapest space that was not searched because of its cost; None: there
+        is none."""
         return min(
             (result.dear for result in self.guessed if result.dear is not None and math.isfinite(result.dear)),
             default=None,
@@ -303,8 +306,7 @@ class FamilySearch:
         affordable: float,
         today_family: str | None,
     ) -> None:
-        """Keeps what a search is bounded by. `affordable`: USD a month; `need`: GiB the volumes
-        must hold."""
+        """Keeps the bounds of a search. `need`: GiB the volumes must hold."""
         self.judge, self.hosts, self.need = judge, hosts, need
         self.affordable, self.today_family = affordable, today_family
         self.as_of = judge.prices.as_of
@@ -349,7 +351,7 @@ class FamilySearch:
         own = {True: math.inf, False: math.inf}
 
         def compute_host_limit(host: int) -> float:
-            return min(self.affordable, compute_usd_limit(own[self.keeps(host)]), HOPELESS * best_of_all)
+            return min(self.affordable, compute_usd_limit(own[self.is_of_today_family(host)]), HOPELESS * best_of_all)
 
         def compute_limit(space: Space) -> float:
             return min(limit_of_host.get((space.host, space.volumes), math.inf), host_limits[space.host])
@@ -384,25 +386,25 @@ class FamilySearch:
             guessed = Search(self.judge, self.judge.performs, compute_limit, note).run(starts)
             result.guessed += guessed
             sure = (
-                self._with_confidence(self.judge, guessed, own, best_of_all)
+                self._raise_to_confidence(self.judge, guessed, own, best_of_all)
                 if isinstance(self.judge, WeighingJudge)
                 else guessed
             )
             result.sure += sure
             own = {
-                keeps: min([usd, *(best.usd for best in sure if self.keeps(best.space.host) == keeps)])
+                keeps: min([usd, *(best.usd for best in sure if self.is_of_today_family(best.space.host) == keeps)])
                 for keeps, usd in own.items()
             }
 
-    def keeps(self, host: int) -> bool:
-        """Says whether a host is of today's instance family: the recommendation looks among those
-        first."""
+    def is_of_today_family(self, host: int) -> bool:
+        """Says whether a host (its index) is of the instance family that a recommendation keeps
+        to."""
         return self.today_family is not None and get_instance_family(self.hosts[host].name or "") == self.today_family
 
     def _search_alone(self, family: Family) -> dict[Shape, SpaceResult] | None:
-        """Searches each shape without an instance, in a plan for demand on instances; None
-        elsewhere. An instance only adds limits, so what fails alone fails on all of them, and what
-        is needed alone is needed on each."""
+        """Searches each shape without an instance, in a plan for demand on instances, and returns
+        the results by shape; None elsewhere. An instance only adds limits, so a shape that fails
+        alone fails on all of them, and its least point alone is a lower bound on each."""
         if (
             isinstance(self.judge, WeighingJudge)
             or all(host.instance is None for host in self.hosts)
@@ -430,19 +432,21 @@ class FamilySearch:
             return None
         return SpaceResult(space, result.low, result.high)
 
-    def _with_confidence(
+    def _raise_to_confidence(
         self, judge: WeighingJudge, guessed: Sequence[SpaceResult], own: dict[bool, float], best_of_all: float
     ) -> list[SpaceResult]:
-        """Raises what meets the goals by the best guess until it does with the confidence required,
-        the cheapest first. The cost by the guess is the least that it can cost, so the search ends
-        when that reaches what is known to be sure."""
+        """Searches the spaces that meet the goals by the best guess for points that meet them with
+        the required confidence, the cheapest first, and returns their results. A point costs at
+        least what the guess does, so the search ends where guesses cost more than sure points."""
         waiting = sorted((result for result in guessed if result.best is not None), key=rank)
         sure: list[SpaceResult] = []
 
         def compute_family_limit(keeps: bool) -> float:
             """Returns the most, USD a month, that is worth looking at on hosts of today's family
             (`keeps`), or on others."""
-            best = min([own[keeps], *(result.usd for result in sure if self.keeps(result.space.host) == keeps)])
+            best = min(
+                [own[keeps], *(result.usd for result in sure if self.is_of_today_family(result.space.host) == keeps)]
+            )
             return compute_usd_limit(best) if best < FAR * best_of_all else best
 
         def compute_limit(space: Space) -> float:
@@ -456,7 +460,9 @@ class FamilySearch:
                 ),
                 default=math.inf,
             )
-            return min(self.affordable, compute_family_limit(self.keeps(space.host)), here, HOPELESS * best_of_all)
+            return min(
+                self.affordable, compute_family_limit(self.is_of_today_family(space.host)), here, HOPELESS * best_of_all
+            )
 
         first = 0
         while first < len(waiting) and waiting[first].usd <= max(

@@ -35,14 +35,15 @@ class BestGuess:
 
 
 class Widths:
-    """Relative standard deviations of the factor that no parameter covers, by candidate."""
+    """Relative standard deviations (widths) of the factor that no parameter covers, by
+    candidate."""
 
     def __init__(self, judge: DatabaseJudge) -> None:
         self.judge = judge
         self.guesses: dict[Candidate, BestGuess] = {}
 
-    def look_at(self, candidates: Sequence[Candidate]) -> None:
-        """Runs the candidates, and the largest of their kind, that have not been run."""
+    def run(self, candidates: Sequence[Candidate]) -> None:
+        """Runs the candidates and the largest of their kind, and caches their rates and caps."""
         needed = dict.fromkeys([*candidates, *(self._find_largest(candidate) for candidate in candidates)])
         new = [candidate for candidate in needed if candidate not in self.guesses]
         if not new:
@@ -52,9 +53,9 @@ class Widths:
             ran = status == "ran" and tps > 0.0
             self.guesses[candidate] = BestGuess(float(tps), str(cap)) if ran else BestGuess(None, None)
 
-    def measure(self, candidate: Candidate) -> float:
+    def compute_width(self, candidate: Candidate) -> float:
         """Returns the relative standard deviation of the factor on a candidate's tps that no
-        parameter covers; the candidate was looked at before."""
+        parameter covers; `run` had the candidate before."""
         judge, guess, largest = self.judge, self.guesses[candidate], self.guesses[self._find_largest(candidate)]
         host = judge.hosts[candidate[2]]
         service = get_unseen(host.service, judge.count_near_runs(host))
@@ -69,8 +70,8 @@ class Widths:
         return math.hypot(math.sqrt(share) * by_server, math.sqrt(1.0 - share) * by_storage, service)
 
     def _compute_spread(self, candidate: Candidate, tps: float | None, limit: str | None) -> float:
-        """Returns the same deviation at `tps` transactions a second if `limit` held the candidate
-        alone."""
+        """Returns the part of that deviation that the calibration leaves unexplained at `tps`
+        transactions a second if `limit` alone held the candidate."""
         judge, host = self.judge, self.judge.hosts[candidate[2]]
         distances = judge.workload.compute_distances(
             cache_gib=host.cache_gib,
@@ -88,15 +89,15 @@ class Widths:
 
     def _count_transactions(self, tps: float | None) -> float | None:
         """Returns the transactions at the end of a cold start's hours at that rate; None: warm."""
-        about = self.judge.conditions
-        return None if about.start == "warm" or tps is None else tps * about.hours * 3600.0
+        conditions = self.judge.conditions
+        return None if conditions.start == "warm" or tps is None else tps * conditions.hours * 3600.0
 
     def _find_largest(self, candidate: Candidate) -> Candidate:
-        """Returns the candidate with the most that volumes of its kind are sold with; itself where
-        nothing is chosen (services, local disks)."""
+        """Returns the candidate with the most IOPS, MiB/s or GiB that its volumes are sold with;
+        itself where nothing is chosen (services, local disks)."""
         data, log, place = candidate
-        about = self.judge.directory.look_up(data, self.judge.hosts[place].service)
-        if self.judge.hosts[place].service != "ec2" or about.behind is None or not about.family.era:
+        facts = self.judge.directory.look_up(data, self.judge.hosts[place].service)
+        if self.judge.hosts[place].service != "ec2" or facts.backing is None or not facts.family.era:
             return candidate
-        shape = make_shape(about.family, about.members, about.behind.members[0].size_gib)
-        return (shape.write_storage((shape.x[1], shape.y[1])), log, place) if about.family.axis != "none" else candidate
+        shape = make_shape(facts.family, facts.members, facts.backing.members[0].size_gib)
+        return (shape.write_storage((shape.x[1], shape.y[1])), log, place) if facts.family.axis != "none" else candidate

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.base.core import describe_day
 from headrace.planner.goals import MAX_HEADROOM_PERCENT
-from headrace.planner.market.durability import LEAST_TOLD, format_small_percent
+from headrace.planner.market.durability import LEAST_PERCENT, format_small_percent
 from headrace.report.view import Mark
 from headrace.report.words import (
     describe_goal,
@@ -107,7 +107,7 @@ def describe_durability(choice: Choice) -> str:
     if choice.durability_afr_percent is None:
         return "no annual failure rate is published"
     chance = format_small_percent(choice.durability_afr_percent)
-    if choice.durability_afr_percent < LEAST_TOLD:
+    if choice.durability_afr_percent < LEAST_PERCENT:
         return f"data-loss risk {chance} a year"
     return f"data-loss risk up to {chance} a year (1 in {format_number(100.0 / choice.durability_afr_percent, 2)})"
 

@@ -19,7 +19,7 @@ from test_refused import from_a  # noqa: F401  (a is the source)
 from under_load import Trio
 
 from headrace import servers
-from headrace.cli.app import answer
+from headrace.cli.app import run_command
 from headrace.errors import InputError
 from headrace.servers.topology.topology import Following, bring_up_replica, find_free_port
 
@@ -100,7 +100,7 @@ def test_ordinary_mistakes_change_nothing(trio: Trio, lone, tmp_path, monkeypatc
         if typed[0] == "failover":
             named = () if typed[1] == "rejoin" or "lone" in typed else tuple(trio.names)
             typed = [*typed[:2], *named, *typed[2:], "--journal", str(tmp_path / "journal")]
-        got = answer(typed)
+        got = run_command(typed)
         out, error = capfd.readouterr()
         text = " ".join((error + out).split())
         if got != code or not re.search(words, text) or "Traceback" in error:

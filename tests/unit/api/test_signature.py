@@ -16,7 +16,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from headrace.api.access import signature
-from headrace.api.access.signature import BadSignature, claim_of, verify
+from headrace.api.access.signature import BadSignature, read_claim, verify
 from headrace.lab.http_server import Incoming
 
 KEY, SECRET = "LABKAAAABBBBCCCCDDDD", "s3cr3t/with+signs=and~more"
@@ -64,7 +64,7 @@ def secret_of(key: str) -> str | None:
 
 def accepted(incoming: Incoming, now: datetime | None = None, unsigned_body: bool = False) -> bool:
     try:
-        verify(claim_of(incoming), incoming, secret_of, now or datetime.now(UTC), unsigned_body)
+        verify(read_claim(incoming), incoming, secret_of, now or datetime.now(UTC), unsigned_body)
     except BadSignature:
         return False
     return True
@@ -123,7 +123,7 @@ def meant(incoming: Incoming) -> tuple:
     are the same request."""
     claim = None
     try:
-        claim = claim_of(incoming)
+        claim = read_claim(incoming)
     except BadSignature:
         return (id(incoming),)
     names = {name: incoming.headers.get(name) for name in claim.signed}
@@ -147,7 +147,7 @@ def test_tampered_requests_are_refused():
 
 def refusal(incoming: Incoming, now: datetime | None = None) -> BadSignature:
     with pytest.raises(BadSignature) as raised:
-        verify(claim_of(incoming), incoming, secret_of, now or datetime.now(UTC))
+        verify(read_claim(incoming), incoming, secret_of, now or datetime.now(UTC))
     return raised.value
 
 

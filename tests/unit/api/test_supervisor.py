@@ -48,15 +48,15 @@ def bed(tmp_path) -> Iterator[Bed]:
 
 @pytest.mark.parametrize("end", [SystemExit, ValueError])
 def test_an_endpoint_that_ends_before_its_lab_can_be_started_again(bed, end):
-    with pytest.raises(end), bed.supervisor._hold_announcement():
+    with pytest.raises(end), bed.supervisor._publish_address():
         raise end
-    assert startup.find(bed.folder).url == f"http://127.0.0.1:{bed.listener.getsockname()[1]}"
+    assert startup.find_endpoint(bed.folder).url == f"http://127.0.0.1:{bed.listener.getsockname()[1]}"
 
 
 def test_an_endpoint_that_ends_with_its_lab_is_announced_no_more(bed):
-    with bed.supervisor._hold_announcement():
+    with bed.supervisor._publish_address():
         bed.end_daemon()
-    assert startup.find(bed.folder) is None and not get_endpoint_file(bed.folder).exists()
+    assert startup.find_endpoint(bed.folder) is None and not get_endpoint_file(bed.folder).exists()
 
 
 @pytest.mark.parametrize("what", ["connection", "unread", "keys"])

@@ -18,7 +18,7 @@ from headrace.base import core
 from headrace.base.units import GIB
 from headrace.catalog.price_list import PriceList
 from headrace.planner import parse_goals, plan, plan_against
-from headrace.planner.candidates import OWN_SHARE, list_hosts, make_lone_host
+from headrace.planner.candidates import DEFAULT_SHARE, list_hosts, make_lone_host
 from headrace.planner.database import Conditions, DatabaseJudge
 from headrace.planner.search import CLOSE_ENOUGH
 
@@ -51,7 +51,9 @@ def judge_of(workload, instances, goals=("tps>=300",), draws: int = 0, **conditi
         | conditions
     )
     prices = PriceList("us-east-1", DAY)
-    hosts = make_lone_host(workload.cache_gib) if instances == ["none"] else list_hosts(instances, prices, OWN_SHARE)[0]
+    hosts = (
+        make_lone_host(workload.cache_gib) if instances == ["none"] else list_hosts(instances, prices, DEFAULT_SHARE)[0]
+    )
     parsed = parse_goals(goals, "database", defaults=False, arrivals=about.arrivals_tps is not None)
     return DatabaseJudge(workload, parsed, prices, hosts, about, least_tps=0.0, confidence=0.8, draws=draws, seed=1)
 
@@ -91,11 +93,11 @@ def chances(workload, judge: DatabaseJudge, candidates, goals, draws: int) -> np
     explains is lognormal, and the hardest goal decides."""
     normal = statistics.NormalDist()
     total = np.zeros(len(candidates))
-    judge.scenarios.widths.look_at(candidates)
+    judge.scenarios.widths.run(candidates)
     for database in workload.draw_databases(draws, 1) or [workload.database]:
         columns = judge.run_in([core.TransactionCandidates(database)], [1.0], candidates)[0]
         for i, candidate in enumerate(candidates):
-            width = judge.scenarios.widths.measure(candidate)
+            width = judge.scenarios.widths.compute_width(candidate)
             room = [
                 math.log(columns[metric][i] / limit) if sign == ">=" else math.log(limit / columns[metric][i])
                 for metric, sign, limit in goals

@@ -72,8 +72,8 @@ def shares(worlds: Scenarios, figures: list[dict], factors: np.ndarray) -> np.nd
 
 def width_of(judge, candidate) -> float:
     """The standard deviation of the factor (test_widths.py holds it)."""
-    judge.scenarios.widths.look_at([candidate])
-    return judge.scenarios.widths.measure(candidate)
+    judge.scenarios.widths.run([candidate])
+    return judge.scenarios.widths.compute_width(candidate)
 
 
 @pytest.mark.parametrize("covered", [None, (8.0, 8.0), (2.0, 2.5)])

@@ -13,9 +13,9 @@ from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
 from headrace.planner import plan
 from headrace.planner.candidates import (
+    DEFAULT_SHARE,
     GIB_STEPS,
     NOT_ASKED_FOR,
-    OWN_SHARE,
     TYPES,
     Directory,
     Family,
@@ -85,7 +85,7 @@ def test_shapes_hold_the_data():
                 core.storage_limits(high, "2026-11-21", None)
                 # One step less a member would not hold it, unless it is the smallest sold.
                 below = find_rounding_range(shape.member_gib, GIB_STEPS, family.min_gib, family.max_gib)[0] - 1
-                assert shape.member_gib == family.min_gib or below * shape.members < size * family.data_share
+                assert shape.member_gib == family.min_gib or below * shape.members < size * family.data_copies
 
 
 def test_iops_bring_the_gib_they_need_and_mib_s_the_iops():
@@ -111,7 +111,7 @@ def test_instances_by_pattern(prices):
 
 
 def test_an_instance_too_small_for_a_cache_is_left_out_with_the_reason(prices):
-    hosts, skipped = list_hosts(["t3.nano", "r6i.large"], prices, OWN_SHARE)
+    hosts, skipped = list_hosts(["t3.nano", "r6i.large"], prices, DEFAULT_SHARE)
     assert [host.name for host in hosts] == ["r6i.large"] and skipped == [
         ("t3.nano", "0.5 GiB of memory leave no 0.5 GiB of cache")
     ]
@@ -125,7 +125,7 @@ def test_the_cache_of_a_plan_is_the_cache_that_is_advised(prices):
         entry = core.instance(name, DAY)
         assert (
             compute_cache_gib(entry)
-            == compute_cache_gib(entry, OWN_SHARE)
+            == compute_cache_gib(entry, DEFAULT_SHARE)
             == core.cache_gib_for(entry["memory_mib"] / 1024, None)
         )
     assert compute_cache_gib(core.instance("r6i.large", DAY), 0.5) == 8.0
@@ -143,7 +143,7 @@ def test_two_newest_generations_are_looked_at(prices):
 
 
 def test_what_a_cheaper_host_equals_is_left_out_but_not_today_s_family(prices):
-    hosts, _ = list_hosts(["m5.*", "m5n.*", "m6i.*", "r6i.*"], prices, OWN_SHARE)
+    hosts, _ = list_hosts(["m5.*", "m5n.*", "m6i.*", "r6i.*"], prices, DEFAULT_SHARE)
     retained = remove_dominated(hosts)
     assert 0 < len(retained) < len(hosts)
     names = (
@@ -173,7 +173,7 @@ def test_what_a_cheaper_host_equals_is_left_out_but_not_today_s_family(prices):
 
 
 def test_faster_cores_are_looked_at_though_slower_ones_cost_less():
-    hosts, _ = list_hosts(["c8a.2xlarge", "c8g.2xlarge"], PriceList("us-east-1", core.newest_date()), OWN_SHARE)
+    hosts, _ = list_hosts(["c8a.2xlarge", "c8g.2xlarge"], PriceList("us-east-1", core.newest_date()), DEFAULT_SHARE)
     slower, faster = (host.instance for host in hosts)
     assert slower is not None and faster is not None and slower["core_speed"] < faster["core_speed"]
     assert all(slower[name] == faster[name] for name in ("vcpus", "baseline_iops", "max_iops", "memory_mib"))

@@ -34,7 +34,7 @@ def search_alone(monkeypatch):
     """Leaves out the replay of a winner, which takes ten times as long as the search and has tests
     of its own (test_replay.py); the soak includes it."""
     if not SOAK:
-        monkeypatch.setattr(WinnerReplay, "of", lambda self, candidate: None)
+        monkeypatch.setattr(WinnerReplay, "replay", lambda self, candidate: None)
 
 
 DAYS = range(200 if SOAK else 8)

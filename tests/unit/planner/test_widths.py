@@ -53,8 +53,8 @@ def judge_of(workload, threads: int = 8) -> DatabaseJudge:
 
 def widths_of(judge: DatabaseJudge, candidates) -> list[float]:
     widths = judge.scenarios.widths
-    widths.look_at(candidates)
-    return [widths.measure(candidate) for candidate in candidates]
+    widths.run(candidates)
+    return [widths.compute_width(candidate) for candidate in candidates]
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -117,7 +117,7 @@ def test_a_larger_volume_is_never_less_sure():
         draws=8,
         seed=1,
     )
-    doubts = judge.scenarios.of([(f"gp3:500:{iops}:1000", None, 1) for iops in range(4_000, 16_001, 1_000)])
+    doubts = judge.scenarios.compute_doubts([(f"gp3:500:{iops}:1000", None, 1) for iops in range(4_000, 16_001, 1_000)])
     chances = [doubt.probability for doubt in doubts]
     # Within a hundredth: the mixture of two widths is no exact law of the lower of two factors.
     assert all(later >= earlier - 0.01 for earlier, later in zip(chances, chances[1:], strict=False)), chances

@@ -33,15 +33,15 @@ def lower_names(context: Context) -> Context:
 
 
 def _make_filler(context: Context, allowed: bool) -> Callable[[str], str | None]:
-    """Returns a function that replaces variables in a text; it returns None if a variable has no
-    value."""
+    """Returns a function that replaces the variables `${...}` of a text by values of the context;
+    it returns None if one has no value. `allowed`: whether the policy has variables at all."""
 
     def fill(text: str) -> str | None:
         if not allowed or "${" not in text:
             return text
         missing = False
 
-        def put(match: re.Match[str]) -> str:
+        def replace_variable(match: re.Match[str]) -> str:
             nonlocal missing
             name, comma, default = match[1].partition(",")
             # These stand for themselves (IAM guide, "Policy variables").
@@ -55,7 +55,7 @@ def _make_filler(context: Context, allowed: bool) -> Callable[[str], str | None]
             missing = True
             return ""
 
-        filled = _VARIABLE.sub(put, text)
+        filled = _VARIABLE.sub(replace_variable, text)
         return None if missing else filled
 
     return fill
@@ -74,7 +74,7 @@ def _is_about(statement: Statement, action: str, resource: str, fill: Callable[[
 
 
 def evaluate(policies: Iterable[Policy], action: str, resource: str, context: Context) -> IamVerdict:
-    """Returns the verdict of the policies. `context` as `lowered` makes it."""
+    """Returns the verdict of the policies on an action. `context` as `lower_names` makes it."""
     allowed = False
     for policy in policies:
         fill = _make_filler(context, policy.variables)
@@ -91,12 +91,12 @@ def evaluate(policies: Iterable[Policy], action: str, resource: str, context: Co
 
 
 # Calls that need no permission, as on AWS.
-FREE = {("sts", "GetCallerIdentity")}
+WITHOUT_PERMISSION = {("sts", "GetCallerIdentity")}
 
 
 def authorise(served: Served, request: ApiRequest, pair: KeyPair) -> None:
     """Raises AwsError unless the caller's policies allow the request on everything it is about."""
-    if pair.policies is None or (request.service, request.operation) in FREE:
+    if pair.policies is None or (request.service, request.operation) in WITHOUT_PERMISSION:
         return
     action = f"{request.service}:{request.operation}"
     needed = list(served.needs(request)) if served.needs is not None else [Permission(action, "*")]

@@ -160,15 +160,16 @@ def _parse_pair(entry: object, place: str, policies: Mapping[str, str]) -> KeyPa
 
 
 def read_stamp(data_dir: Path) -> list[int]:
-    """Returns numbers that change when a file of the keys does: each is replaced as a whole."""
-    folder, marks = get_key_folder(data_dir), []
+    """Returns modification time, ns, and inode of keys.toml and of the folder of policies (0, 0
+    where there is none), which change when a file of the keys is replaced."""
+    folder, numbers = get_key_folder(data_dir), []
     for path in (folder / KEYS, folder / POLICIES):
         try:
             facts = path.stat()
-            marks += [facts.st_mtime_ns, facts.st_ino]
+            numbers += [facts.st_mtime_ns, facts.st_ino]
         except OSError:
-            marks += [0, 0]
-    return marks
+            numbers += [0, 0]
+    return numbers
 
 
 def read_pairs(data_dir: Path) -> dict[str, KeyPair]:
@@ -178,14 +179,15 @@ def read_pairs(data_dir: Path) -> dict[str, KeyPair]:
 
 
 def as_message(data_dir: Path) -> bytes:
-    """Returns the checked message for the worker. Raises InputError, CouldNotRun."""
+    """Returns keys.toml and the policies in JSON, for the worker, which cannot read the files.
+    Raises InputError for damaged ones, CouldNotRun."""
     text, policies = read_raw_text(data_dir)
     parse_pairs(text, policies, str(get_key_folder(data_dir) / KEYS))
     return json.dumps([text, policies]).encode()
 
 
 def from_message(message: bytes) -> dict[str, KeyPair]:
-    """Reads the message of `as_message`."""
+    """Returns the key pairs of a message of `as_message` by access key id."""
     text, policies = json.loads(message)
     return parse_pairs(text, policies)
 
@@ -198,8 +200,7 @@ def _make_pair(user: str, policies: tuple[Policy, ...] | None) -> KeyPair:
 def _save_pair(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> None:
     """Adds a key pair to keys.toml; `names`: files of its policies, None for root, which needs
     none."""
-    text, _ = read_raw_text(data_dir)
-    entries: list[KeyEntry] = tomllib.loads(text).get("key", []) if text else []
+    entries = _read_entries(data_dir)
     entry: KeyEntry = {
         "user": pair.user,
         "access_key_id": pair.access_key,
@@ -210,6 +211,11 @@ def _save_pair(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> No
     head = "# Key pairs of the lab's AWS endpoint (headrace lab init, headrace lab user). Keep it secret.\n\n"
     body = "\n".join("[[key]]\n" + tomli_w.dumps(table) for table in [*entries, entry])
     _write_private(get_key_folder(data_dir) / KEYS, (head + body).encode())
+
+
+def _read_entries(data_dir: Path) -> list[KeyEntry]:
+    """Returns the tables of keys.toml. Raises CouldNotRun."""
+    return tomllib.loads(read_raw_text(data_dir)[0]).get("key", [])
 
 
 def ensure_root_pair(data_dir: Path) -> tuple[KeyPair, bool]:
@@ -226,8 +232,9 @@ def ensure_root_pair(data_dir: Path) -> tuple[KeyPair, bool]:
 
 @contextlib.contextmanager
 def _lock_keys(data_dir: Path) -> Iterator[None]:
-    """Makes the folders of keys and policies, which root alone may read, and lets one command at a
-    time change them: each writes what it has read, and more. Raises CouldNotRun."""
+    """Makes the folders of keys and policies, which root alone may read, and holds their lock in
+    the block, for which it waits: commands read the files and write them again. Raises
+    CouldNotRun."""
     folder = get_key_folder(data_dir)
     try:
         _make_private_folder(folder)
@@ -243,8 +250,8 @@ def _lock_keys(data_dir: Path) -> Iterator[None]:
 
 
 def add_user(data_dir: Path, user: str, documents: Sequence[Path]) -> KeyPair:
-    """Makes a user with a key pair of its own and these policies. Raises InputError,
-    CouldNotRun."""
+    """Adds a user with copies of these policy files, and returns its new key pair. Raises
+    InputError, CouldNotRun."""
     if not _USER.fullmatch(user) or user == ROOT_USER:
         rule = "a user's name is 1 to 64 letters, digits and +=,.@_-, and not root"
         raise InputError(user[:80], rule, "IAM guide, IAM and AWS STS quotas", "For example alice.")
@@ -293,8 +300,7 @@ def read_policy_text(path: Path) -> str:
 def _split_entries(data_dir: Path, user: str) -> tuple[list[KeyEntry], list[KeyEntry]]:
     """Returns the entries of the key file that are of other users, and those of `user`. Raises
     InputError where there are none of `user`, CouldNotRun."""
-    text, _ = read_raw_text(data_dir)
-    entries: list[KeyEntry] = tomllib.loads(text).get("key", []) if text else []
+    entries = _read_entries(data_dir)
     own = [entry for entry in entries if entry["user"] == user and user != ROOT_USER]
     if not own:
         names = ", ".join(entry["user"] for entry in entries if entry["user"] != ROOT_USER) or "none"
@@ -308,7 +314,7 @@ def get_user_key(data_dir: Path, user: str) -> str:
 
 
 def remove_user(data_dir: Path, user: str) -> None:
-    """Takes away a user, its key pair and its policies. Raises InputError, CouldNotRun."""
+    """Removes a user, its key pair and its policies. Raises InputError, CouldNotRun."""
     with _lock_keys(data_dir):
         others, own = _split_entries(data_dir, user)
         body = "\n".join("[[key]]\n" + tomli_w.dumps(entry) for entry in others)
@@ -365,7 +371,7 @@ def build_profile_lines(section: str, settings: Mapping[str, str]) -> list[str]:
     return [f"[{section}]", *(f"{key} = {value}" for key, value in settings.items())]
 
 
-def _read(path: Path) -> str:
+def _read_profile_file(path: Path) -> str:
     """Reads a file of the AWS CLI; "" where there is none. Raises CouldNotRun for an unreadable
     one, InputError for one too long or not UTF-8."""
     try:
@@ -384,8 +390,9 @@ def _read(path: Path) -> str:
 
 
 def merge_section(text: str, section: str, settings: Mapping[str, str], name: str, force: bool) -> str:
-    """Returns the text of a file with this section in it: nothing else changes. Raises InputError
-    for a file that is not an AWS profile, and for a section with other settings unless `force`."""
+    """Returns the text of a file of the AWS tools with this section added or replaced. `name`: of
+    the file. Raises InputError for a file that has no sections, and for a section with other
+    settings unless `force`."""
     rows = text.splitlines()
     start = end = None
     for number, row in enumerate(rows):
@@ -433,39 +440,40 @@ def merge_section(text: str, section: str, settings: Mapping[str, str], name: st
 
 
 def _follows_section(rows: list[str], number: int) -> bool:
+    """Returns whether a section begins above the row of this index."""
     return any(_SECTION.fullmatch(row) for row in rows[:number])
 
 
-def write_profile(where: ProfileFiles, parts: Mapping[str, tuple[str, dict[str, str]]], force: bool) -> list[Path]:
-    """Writes the profile, and returns which files changed. Both are checked before either is
-    written. Raises InputError, CouldNotRun."""
+def write_profile(files: ProfileFiles, parts: Mapping[str, tuple[str, dict[str, str]]], force: bool) -> list[Path]:
+    """Writes the sections of `build_profile_sections` into both files, and returns those that
+    changed. Both are checked before either is written. Raises InputError, CouldNotRun."""
     drafts: list[tuple[Path, str, str]] = []
-    with _act_as(where):
-        for kind, path in (("config", where.config), ("credentials", where.credentials)):
-            before = _read(path)
+    with _act_as(files):
+        for kind, path in (("config", files.config), ("credentials", files.credentials)):
+            before = _read_profile_file(path)
             section, settings = parts[kind]
             drafts.append((path, before, merge_section(before, section, settings, str(path), force)))
         for path, before, after in drafts:
             if after != before:
-                _replace(path, after)
+                _replace_profile_file(path, after)
     return [path for path, before, after in drafts if after != before]
 
 
 @contextlib.contextmanager
-def _act_as(where: ProfileFiles) -> Iterator[None]:
+def _act_as(files: ProfileFiles) -> Iterator[None]:
     """Acts as the owner of the files within the block: links in a user's folder must not lead root
     elsewhere."""
     uid, gid = os.geteuid(), os.getegid()
     try:
-        os.setegid(where.gid)
-        os.seteuid(where.uid)
+        os.setegid(files.gid)
+        os.seteuid(files.uid)
         yield
     finally:
         os.seteuid(uid)
         os.setegid(gid)
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace_profile_file(path: Path, text: str) -> None:
     """Replaces a file as a whole. It keeps its mode; a new file is readable by the user alone."""
     # The file may be a link to another place, such as a repository of settings.
     target = Path(os.path.realpath(path))

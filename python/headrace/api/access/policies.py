@@ -40,8 +40,8 @@ class Node:
         return isinstance(self.value, tuple)
 
 
-class Misplaced(Exception):
-    """A fault of a document, with its place."""
+class PolicyFault(Exception):
+    """A fault of a policy document, with its line and column."""
 
     def __init__(self, line: int, column: int, rule: str) -> None:
         super().__init__(rule)
@@ -52,32 +52,32 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
 
-    def make_fault(self, rule: str, at: int | None = None) -> Misplaced:
+    def make_fault(self, rule: str, at: int | None = None) -> PolicyFault:
         """Returns a fault with its line and column. `at`: index of a character, None: where the
         scanner is."""
         where = self.at if at is None else at
         before = self.text[:where]
-        return Misplaced(before.count("\n") + 1, where - (before.rfind("\n") + 1) + 1, rule)
+        return PolicyFault(before.count("\n") + 1, where - (before.rfind("\n") + 1) + 1, rule)
 
     def skip(self) -> str:
-        """Goes over space, and returns the character behind it; "" at the end."""
+        """Skips white space, and returns the character behind it; "" at the end."""
         match = _SPACE.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return self.text[self.at : self.at + 1]
 
     def read_string(self) -> str:
-        """Reads a text in quotes, and returns it without them. Raises Misplaced."""
-        begun = self.at
+        """Reads a text in quotes, and returns it without them. Raises PolicyFault."""
+        start = self.at
         try:
-            string, self.at = scanstring(self.text, begun + 1, True)
+            string, self.at = scanstring(self.text, start + 1, True)
         except JSONDecodeError as error:
             raise self.make_fault(f"this is not a JSON text: {error.msg}", error.pos) from None
         return string
 
     def read_node(self, depth: int = 0) -> Node:
         """Reads the next value with all below it. `depth`: objects and lists around it. Raises
-        Misplaced."""
-        first, begun = self.skip(), self.at
+        PolicyFault."""
+        first, start = self.skip(), self.at
         if depth > MAX_DEPTH:
             raise self.make_fault(f"a document has at most {MAX_DEPTH} levels")
         place = self.make_fault("")
@@ -88,16 +88,16 @@ class _Scanner:
         elif first == "[":
             value = self.read_items(depth)
         else:
-            value = self.read_word(begun)
+            value = self.read_word(start)
         return Node(value, place.line, place.column)
 
-    def read_word(self, begun: int) -> str | float | None:
-        """Reads true, false, null or a number at `begun`. Raises Misplaced."""
+    def read_word(self, start: int) -> str | float | None:
+        """Reads true, false, null or a number at `start`. Raises PolicyFault."""
         for word, value in _WORDS.items():
-            if self.text.startswith(word, begun):
-                self.at = begun + len(word)
+            if self.text.startswith(word, start):
+                self.at = start + len(word)
                 return value
-        match = _NUMBER.match(self.text, begun)
+        match = _NUMBER.match(self.text, start)
         if match is None:
             raise self.make_fault("a value is expected here: text, a number, true, false, null, a list or an object")
         self.at = match.end()
@@ -105,7 +105,7 @@ class _Scanner:
         return int(text) if text.lstrip("-").isdigit() else float(text)
 
     def read_items(self, depth: int) -> list[Node]:
-        """Reads the elements of a list up to its bracket. Raises Misplaced."""
+        """Reads the elements of a list up to its bracket. Raises PolicyFault."""
         nodes: list[Node] = []
         self.at += 1
         if self.skip() == "]":
@@ -117,7 +117,7 @@ class _Scanner:
                 return nodes
 
     def read_pairs(self, depth: int) -> list[tuple[Node, Node]]:
-        """Reads the pairs of an object, repeated keys too, up to its brace. Raises Misplaced."""
+        """Reads the pairs of an object, repeated keys too, up to its brace. Raises PolicyFault."""
         members: list[tuple[Node, Node]] = []
         self.at += 1
         if self.skip() == "}":
@@ -135,7 +135,8 @@ class _Scanner:
                 return members
 
     def follows(self, end: str) -> bool:
-        """Reads a comma or the `end` sign, and returns whether it was the end. Raises Misplaced."""
+        """Reads a comma or the `end` sign, and returns whether it was the end. Raises
+        PolicyFault."""
         sign = self.skip()
         if sign not in (",", end) or not sign:
             raise self.make_fault(f"a comma or {end} is expected here")
@@ -144,7 +145,7 @@ class _Scanner:
 
 
 def parse(text: str) -> Node:
-    """Returns the single value of a JSON document. Raises Misplaced."""
+    """Returns the single value of a JSON document. Raises PolicyFault."""
     scanner = _Scanner(text)
     root = scanner.read_node()
     if scanner.skip():
@@ -191,8 +192,8 @@ def matches_pattern(pattern: str, value: str, ignore_case: bool = False) -> bool
 
 
 def matches_arn(pattern: str, value: str) -> bool:
-    """Returns whether an ARN matches: each of its six parts, with wildcards that stay within their
-    part."""
+    """Returns whether an ARN matches a pattern: each of its six parts, with wildcards that match
+    within their part alone."""
     expected, given = pattern.split(":", 5), value.split(":", 5)
     return len(expected) == len(given) == 6 and all(
         matches_pattern(*pair) for pair in zip(expected, given, strict=True)
@@ -221,8 +222,8 @@ def _parse_date(text: str) -> float | None:
 
 
 def _compare_by(read: Callable[[str], float | None], compare: Callable[[float, float], bool]) -> Holds:
-    """Returns a function that compares two texts by what `read` makes of them; it returns False
-    where either cannot be read."""
+    """Returns a function that compares two texts by the numbers that `read` returns for them; it
+    returns False where either is None."""
 
     def holds(expected: str, given: str) -> bool:
         given_value, expected_value = read(given), read(expected)
@@ -284,12 +285,13 @@ READABLE: dict[str, Callable[[str], object]] = {"Numeric": _parse_number, "Date"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`OPERATOR: {KEY: VALUES}` of a Condition block. `operator` without its prefix and suffix."""
+    """`OPERATOR: {KEY: VALUES}` of a Condition block. The parts of OPERATOR are `quantifier`
+    (ForAllValues, ForAnyValue or ""), `operator`, and `if_exists` for the suffix IfExists."""
 
     operator: str
     key: str
     values: tuple[str, ...]
-    over: str = ""
+    quantifier: str = ""
     if_exists: bool = False
 
     def is_met(self, context: Context, variables: Callable[[str], str | None]) -> bool:
@@ -310,9 +312,9 @@ class Condition:
         def is_met_by(value: str) -> bool:
             return negative != any(holds(expected, value) for expected in values)
 
-        if self.over:
+        if self.quantifier:
             many: Sequence[str] = () if given is None else [given] if isinstance(given, str) else given
-            return all(map(is_met_by, many)) if self.over == FOR_ALL else any(map(is_met_by, many))
+            return all(map(is_met_by, many)) if self.quantifier == FOR_ALL else any(map(is_met_by, many))
         if given is None:
             return negative
         if isinstance(given, str):
@@ -361,20 +363,20 @@ def read_policy(text: str, name: str) -> Policy:
     """Reads a policy document. Raises InputError, which names `name`, the line and the column."""
     try:
         if len(text) > MAX_CHARACTERS:
-            raise Misplaced(1, 1, f"a policy has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}")
+            raise PolicyFault(1, 1, f"a policy has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}")
         return _build_policy(parse(text), name)
-    except Misplaced as error:
+    except PolicyFault as error:
         hint = "See examples/policies for policies that work."
         raise refuse.input(f"{name}:{error.line}:{error.column}", error.rule, hint) from None
 
 
-def _make_fault(node: Node, rule: str) -> Misplaced:
-    return Misplaced(node.line, node.column, rule)
+def _make_fault(node: Node, rule: str) -> PolicyFault:
+    return PolicyFault(node.line, node.column, rule)
 
 
 def _read_members(node: Node, what: str, names: tuple[str, ...]) -> dict[str, Node]:
     """Returns the members of an object by name. `names`: the allowed ones, () for any. Raises
-    Misplaced for another value, an unknown or a repeated name."""
+    PolicyFault for another value, an unknown or a repeated name."""
     if not node.is_object:
         raise _make_fault(node, f"{what} is an object")
     members: dict[str, Node] = {}
@@ -388,7 +390,7 @@ def _read_members(node: Node, what: str, names: tuple[str, ...]) -> dict[str, No
 
 
 def _build_policy(node: Node, name: str) -> Policy:
-    """Returns the policy in a document's root. Raises Misplaced."""
+    """Returns the policy in a document's root. Raises PolicyFault."""
     parts = _read_members(node, "a policy", ("Version", "Id", "Statement"))
     version = parts.get("Version")
     if version is not None and version.value not in VERSIONS:
@@ -409,7 +411,7 @@ _STATEMENT = ("Sid", "Effect", "Action", "NotAction", "Resource", "NotResource",
 
 
 def _build_statement(node: Node) -> Statement:
-    """Returns one statement of a policy. Raises Misplaced."""
+    """Returns one statement of a policy. Raises PolicyFault."""
     parts = _read_members(node, "a statement", _STATEMENT)
     sid = parts.get("Sid")
     if sid is not None and not (isinstance(sid.value, str) and re.fullmatch(r"[A-Za-z0-9]*", sid.value, re.ASCII)):
@@ -431,7 +433,7 @@ def _build_statement(node: Node) -> Statement:
 def _read_alternative(
     node: Node, parts: dict[str, Node], name: str, form: re.Pattern[str], rule: str
 ) -> tuple[tuple[str, ...], bool]:
-    """Returns the values of `name` or `NotName`, and whether it was the second. Raises Misplaced
+    """Returns the values of `name` or `NotName`, and whether it was the second. Raises PolicyFault
     unless the statement has exactly one of them."""
     given = [key for key in (name, f"Not{name}") if key in parts]
     if len(given) != 1:
@@ -442,11 +444,8 @@ def _read_alternative(
 
 def _read_texts(node: Node, name: str, form: re.Pattern[str], rule: str) -> Iterator[str]:
     """Yields the values of a text or a list of texts; `form`: what each must match, `rule`: that in
-    words. Raises Misplaced."""
-    nodes = node.value if isinstance(node.value, list) else [node]
-    if not nodes:
-        raise _make_fault(node, f"{name} has at least one value")
-    for value_node in nodes:
+    words. Raises PolicyFault."""
+    for value_node in _list_elements(node, name):
         if not isinstance(value_node.value, str) or not form.fullmatch(value_node.value):
             raise _make_fault(value_node, f"{name} is {rule}")
         yield value_node.value
@@ -454,42 +453,42 @@ def _read_texts(node: Node, name: str, form: re.Pattern[str], rule: str) -> Iter
 
 def _build_conditions(block: Node) -> Iterator[Condition]:
     """Yields the conditions of a Condition block, one for each operator and key. Raises
-    Misplaced."""
+    PolicyFault."""
     for operator_node, keys in _list_pairs(block, "Condition"):
         text = operator_node.value
-        over, colon, rest = text.partition(":")
+        quantifier, colon, rest = text.partition(":")
         operator = (rest if colon else text).removesuffix("IfExists")
         is_operator = operator in POSITIVE or operator in NEGATIVE or operator == NULL
-        if not is_operator or (colon and over not in (FOR_ALL, FOR_ANY)):
+        if not is_operator or (colon and quantifier not in (FOR_ALL, FOR_ANY)):
             raise _make_fault(operator_node, f"{text[:60]!r} is not an operator of conditions, like StringEquals")
         if operator == NULL and (colon or text.endswith("IfExists")):
             raise _make_fault(operator_node, "Null has neither ForAllValues, ForAnyValue nor IfExists")
         for key, values in _list_pairs(keys, text):
             if not _KEY.fullmatch(key.value):
                 raise _make_fault(key, f"{key.value[:60]!r} is not a condition key, like aws:RequestTag/owner")
-            texts = tuple(_read_value(value_node, operator) for value_node in _list_elements(values))
-            yield Condition(operator, key.value, texts, over if colon else "", text.endswith("IfExists"))
+            texts = tuple(_read_value(value_node, operator) for value_node in _list_elements(values, "a condition"))
+            yield Condition(operator, key.value, texts, quantifier if colon else "", text.endswith("IfExists"))
 
 
 def _list_pairs(node: Node, what: str) -> list[tuple[Node, Node]]:
-    """Returns the pairs of an object that is not empty. Raises Misplaced."""
+    """Returns the pairs of an object that is not empty. Raises PolicyFault."""
     _read_members(node, what[:60], ())
     if not node.value:
         raise _make_fault(node, f"{what[:60]} is empty")
     return node.value
 
 
-def _list_elements(node: Node) -> list[Node]:
-    """Returns the elements of a list, or a single value as a list of one. Raises Misplaced for an
-    empty one."""
+def _list_elements(node: Node, what: str) -> list[Node]:
+    """Returns the elements of a list, or a single value as a list of one. Raises PolicyFault for an
+    empty list, which the fault calls `what`."""
     nodes = node.value if isinstance(node.value, list) else [node]
     if not nodes:
-        raise _make_fault(node, "a condition has at least one value")
+        raise _make_fault(node, f"{what} has at least one value")
     return nodes
 
 
 def _read_value(node: Node, operator: str) -> str:
-    """Returns a value of a condition as text. Raises Misplaced for one that its operator cannot
+    """Returns a value of a condition as text. Raises PolicyFault for one that its operator cannot
     read; variables are not read yet."""
     value = node.value
     if isinstance(value, bool):

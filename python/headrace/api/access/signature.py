@@ -91,8 +91,9 @@ class BadSignature(Exception):
         return AwsError(code, self.message, status)
 
 
-def claim_of(incoming: Incoming) -> Claim:
-    """Returns the claim of a request. Raises BadSignature."""
+def read_claim(incoming: Incoming) -> Claim:
+    """Returns the signature that a request claims, in its Authorization header or its query. Raises
+    BadSignature."""
     given = incoming.headers.get("authorization")
     if given is not None:
         # Several headers of this name are joined by a comma and do not match.
@@ -102,7 +103,7 @@ def claim_of(incoming: Incoming) -> Claim:
         date = incoming.headers.get("x-amz-date", "")
         if "x-amz-security-token" in incoming.headers:
             raise BadSignature(UNKNOWN, "The lab has no temporary credentials: do not send a session token.")
-        return _claim(match[1], match[2], match[3], date, None)
+        return _make_claim(match[1], match[2], match[3], date, None)
     if "X-Amz-Signature=" in incoming.query:
         return _read_presigned(incoming.query)
     raise BadSignature(MISSING)
@@ -131,12 +132,12 @@ def _read_presigned(query: str) -> Claim:
     if not re.fullmatch(r"[0-9a-f]{64}", signature, re.ASCII):
         raise BadSignature(WRONG)
     names = parameters.get("X-Amz-SignedHeaders", "")
-    return _claim(
+    return _make_claim(
         parameters.get("X-Amz-Credential", ""), names, signature, parameters.get("X-Amz-Date", ""), int(expires)
     )
 
 
-def _claim(credential: str, names: str, signature: str, date: str, expires_s: int | None) -> Claim:
+def _make_claim(credential: str, names: str, signature: str, date: str, expires_s: int | None) -> Claim:
     """Returns the claim of a credential KEY/DATE/REGION/SERVICE/aws4_request. `expires_s`: lifetime
     of a presigned request, None for a header. Raises BadSignature."""
     match = _SCOPE.fullmatch(credential) if len(credential) <= MAX_CREDENTIAL else None
@@ -153,8 +154,9 @@ def _claim(credential: str, names: str, signature: str, date: str, expires_s: in
 def verify(
     claim: Claim, incoming: Incoming, secret_of: Callable[[str], str | None], now: datetime, unsigned_body: bool = False
 ) -> None:
-    """Raises BadSignature unless the claim holds. `unsigned_body`: this operation may leave the
-    body out of its signature.
+    """Raises BadSignature unless the signature is that of the request and in time. `secret_of`:
+    returns the secret of an access key, None for an unknown one. `unsigned_body`: the operation
+    may leave the body out of its signature.
     """
     _check_time(claim, now)
     for name in incoming.headers:
@@ -226,8 +228,8 @@ def _hash_body(incoming: Incoming, unsigned_body: bool) -> str:
 
 
 def build_canonical_request(claim: Claim, incoming: Incoming, body_hash: str) -> str:
-    """Returns the canonical request. The path is normalised and encoded once more, the query
-    sorted."""
+    """Returns the canonical request that is signed (Signature Version 4): the path is normalised
+    and encoded once more, the query sorted."""
     pairs = [pair.partition("=") for pair in incoming.query.split("&") if pair]
     signed_pairs = sorted(
         (name, value) for name, _, value in pairs if name != "X-Amz-Signature" or claim.expires_s is None

@@ -41,9 +41,9 @@ def _compile_pattern(text: str) -> re.Pattern[str]:
     return compile_wildcards(between)
 
 
-def _matches(texts: Sequence[str]) -> Callable[[str], bool]:
-    """Returns a function that tells whether a text equals or matches one of the filter's values,
-    with `*` and `?`."""
+def _make_matcher(texts: Sequence[str]) -> Callable[[str], bool]:
+    """Returns a function that says whether a text matches one of a filter's values, which may have
+    `*` and `?`."""
     plain = {text for text in texts if not any(sign in text for sign in "*?\\")}
     patterns = [_compile_pattern(text) for text in texts if text not in plain]
     return lambda value: value in plain or any(pattern.fullmatch(value) for pattern in patterns)
@@ -67,8 +67,8 @@ def _format_values(value: object) -> Iterable[str]:
 
 @cache
 def read_filters() -> dict[str, dict[str, tuple[str, ...]]]:
-    """Returns filters.csv: the path of the member that a filter is held against, by operation and
-    filter."""
+    """Returns filters.csv: the path of the member that a filter is compared with, by operation and
+    filter; cached."""
     table: dict[str, dict[str, tuple[str, ...]]] = {}
     for row in read_rows("headrace.api.ec2", "filters.csv"):
         table.setdefault(row["operation"], {})[row["filter"]] = tuple(row["member"].split("."))
@@ -88,26 +88,26 @@ def read_member(value: object, steps: Sequence[str]) -> object:
 def filter_items(
     request: ApiRequest,
     items: Iterable[Item],
-    looks_at: Mapping[str, Values] | None = None,
+    value_readers: Mapping[str, Values] | None = None,
     tags: Callable[[Item], Mapping[str, str]] | None = None,
 ) -> list[Item]:
     """Returns the items that all filters of the request match.
 
-    `looks_at`: what filters are held against where items are not as the answer has them. Known EC2
-    filters that the lab does not model match nothing. Raises AwsError for a filter that EC2 does
-    not have.
+    `value_readers`: functions that return the values of an item, by filter; None: filters.csv names
+    the members. `tags`: returns the tags of an item, None: it has none. Filters of EC2 that the lab
+    does not model match nothing. Raises AwsError for a filter that EC2 does not have.
     """
     matching = list(items)
-    if looks_at is None:
+    if value_readers is None:
         members = read_filters()[request.operation]
-        looks_at = {name: partial(read_member, steps=steps) for name, steps in members.items()}
+        value_readers = {name: partial(read_member, steps=steps) for name, steps in members.items()}
     given = request.params.get("Filters") or []
     if sum(len(condition.get("Values") or ()) for condition in given) > MAX_VALUES:
         raise AwsError("FilterLimitExceeded", f"The maximum number of filter values is {MAX_VALUES} for a request.")
     filter_names = get_service("ec2").operations[request.operation].filters
     for condition in given:
-        values_of = _make_value_reader(condition, filter_names, looks_at, tags)
-        matches = _matches(condition["Values"])
+        values_of = _make_value_reader(condition, filter_names, value_readers, tags)
+        matches = _make_matcher(condition["Values"])
         matching = [item for item in matching if any(map(matches, values_of(item)))]
     return matching
 
@@ -115,7 +115,7 @@ def filter_items(
 def _make_value_reader(
     given: Members,
     filter_names: frozenset[str],
-    looks_at: Mapping[str, Values],
+    value_readers: Mapping[str, Values],
     tags: Callable[[Item], Mapping[str, str]] | None,
 ) -> Callable[[Item], Iterable[str]]:
     """Returns a function that gives the values of an item that a filter compares. `tags`: reads an
@@ -130,9 +130,9 @@ def _make_value_reader(
     if tags is not None and name.startswith("tag:"):
         key = name[len("tag:") :]
         return lambda item: [tags(item)[key]] if key in tags(item) else ()
-    if name in looks_at:
-        look = looks_at[name]
-        return lambda item: _format_values(look(item))
+    if name in value_readers:
+        read = value_readers[name]
+        return lambda item: _format_values(read(item))
     if name in filter_names:
         return lambda _: ()
     raise AwsError("InvalidParameterValue", f"The filter '{name[:100]}' is invalid")

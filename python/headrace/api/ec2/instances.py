@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from headrace.api import paging
+from headrace.api.ec2.conversion import convert_tags, get_device_name, parse_moment
 from headrace.api.ec2.filters import filter_items
-from headrace.api.ec2.shown import get_device_name, parse_moment, show_tags
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, serves
 from headrace.base import core
@@ -30,9 +30,9 @@ def describe_images(request: ApiRequest) -> Members:
         plural, verb = ("s", "do") if len(ids) > 1 else ("", "does")
         raise AwsError("InvalidAMIID.NotFound", f"The image id{plural} '[{', '.join(ids)}]' {verb} not exist")
     size = paging.read_size(request.params, *IMAGES_PAGE)
-    none: list[Members] = filter_items(request, [], {}, lambda image: image["Tags"])
-    images, token = paging.cut_request_page(request, none, lambda image: image["ImageId"], size)
-    return {"Images": images, "NextToken": token}
+    images: list[Members] = filter_items(request, [], {}, lambda image: image["Tags"])
+    page, token = paging.cut_request_page(request, images, lambda image: image["ImageId"], size)
+    return {"Images": page, "NextToken": token}
 
 
 # Attributes of an account (EC2 API reference, DescribeAccountAttributes), as they are of a lab: one
@@ -107,8 +107,8 @@ def _list_mappings(request: ApiRequest) -> list[Members]:
     return sorted(mappings, key=lambda mapping: mapping["DeviceName"])
 
 
-def show_instance(request: ApiRequest) -> Members:
-    """Returns the lab's one instance."""
+def convert_instance(request: ApiRequest) -> Members:
+    """Returns the lab's one instance in EC2's form."""
     status = request.lab.status()
     return {
         "InstanceId": status["instance_id"],
@@ -128,13 +128,13 @@ def show_instance(request: ApiRequest) -> Members:
         "EbsOptimized": True,
         "BlockDeviceMappings": _list_mappings(request),
         "PrivateIpAddress": "127.0.0.1",
-        "Tags": show_tags(status.get("instance_tags") or {}),
+        "Tags": convert_tags(status.get("instance_tags") or {}),
     }
 
 
 def find_instances(request: ApiRequest, ids: list[str] | None) -> list[Members]:
     """Returns the instances of these ids, or all. Raises AwsError for an id that does not exist."""
-    own = show_instance(request)
+    own = convert_instance(request)
     for instance_id in ids or ():
         if not re.fullmatch(r"i-[0-9a-f]{8}([0-9a-f]{9})?", instance_id, re.ASCII):
             raise AwsError("InvalidInstanceID.Malformed", f'Invalid id: "{instance_id[:100]}"')
@@ -147,8 +147,8 @@ def find_instances(request: ApiRequest, ids: list[str] | None) -> list[Members]:
 
 
 def _refuse_paged_ids(request: ApiRequest) -> int | None:
-    """Returns the size of a page, None where none was asked for. Raises AwsError for instance ids
-    and pages together."""
+    """Returns the size of a page, None where none was given. Raises AwsError where instance ids are
+    given too."""
     size = paging.read_size(request.params, *PAGE)
     if request.params.get("InstanceIds") and size is not None:
         raise AwsError(
@@ -165,7 +165,7 @@ def describe_instances(request: ApiRequest) -> Members:
     matching = filter_items(
         request, rows, tags=lambda machine: {tag["Key"]: tag["Value"] for tag in machine["Tags"] or ()}
     )
-    shown, token = paging.cut_request_page(request, matching, lambda machine: machine["InstanceId"], size)
+    page, token = paging.cut_request_page(request, matching, lambda machine: machine["InstanceId"], size)
     reservations = [
         {
             "ReservationId": machine["InstanceId"].replace("i-", "r-"),
@@ -173,7 +173,7 @@ def describe_instances(request: ApiRequest) -> Members:
             "Groups": [],
             "Instances": [machine],
         }
-        for machine in shown
+        for machine in page
     ]
     return {"Reservations": reservations, "NextToken": token}
 
@@ -200,8 +200,8 @@ def describe_instance_status(request: ApiRequest) -> Members:
         for machine in find_instances(request, request.params.get("InstanceIds"))
     ]
     matching = filter_items(request, rows)
-    shown, token = paging.cut_request_page(request, matching, lambda row: row["InstanceId"], size)
-    return {"InstanceStatuses": shown, "NextToken": token}
+    page, token = paging.cut_request_page(request, matching, lambda row: row["InstanceId"], size)
+    return {"InstanceStatuses": page, "NextToken": token}
 
 
 # Attributes that the lab's instance has: (member of the answer, its value).
@@ -272,7 +272,7 @@ def describe_regions(request: ApiRequest) -> Members:
 PAGE_OF_TYPES = (5, 100)
 
 
-def _show_ebs(facts: core.Instance) -> Members:
+def _convert_ebs(facts: core.Instance) -> Members:
     """Returns EBS's limits of a type: EC2 counts MB/s in millions of bytes, and Mbps in millions of
     bits."""
     info: Members = {
@@ -294,7 +294,7 @@ def _show_ebs(facts: core.Instance) -> Members:
     return info
 
 
-def _show_type(facts: core.Instance) -> Members:
+def _convert_type(facts: core.Instance) -> Members:
     """Returns an instance type as EC2 describes it: memory in MiB, instance store in GB."""
     stored = facts["instance_store_gb"] or 0
     return {
@@ -307,7 +307,7 @@ def _show_type(facts: core.Instance) -> Members:
         "MemoryInfo": {"SizeInMiB": facts["memory_mib"]},
         "InstanceStorageSupported": stored > 0,
         "InstanceStorageInfo": {"TotalSizeInGB": stored} if stored else None,
-        "EbsInfo": _show_ebs(facts),
+        "EbsInfo": _convert_ebs(facts),
         "SupportedRootDeviceTypes": ["ebs"],
         "SupportedVirtualizationTypes": ["hvm"],
     }
@@ -315,7 +315,7 @@ def _show_type(facts: core.Instance) -> Members:
 
 @cache
 def _list_types(as_of: str) -> dict[str, Members]:
-    return {facts["instance_type"]: _show_type(facts) for facts in core.instances(as_of)}
+    return {facts["instance_type"]: _convert_type(facts) for facts in core.instances(as_of)}
 
 
 @cache
@@ -359,5 +359,5 @@ def describe_instance_types(request: ApiRequest) -> Members:
         )
     rows = [types[name] for name in sorted(set(names) if names else types)]
     matching = filter_items(request, rows)
-    shown, token = paging.cut_request_page(request, matching, lambda row: row["InstanceType"], size or PAGE_OF_TYPES[1])
-    return {"InstanceTypes": shown, "NextToken": token}
+    page, token = paging.cut_request_page(request, matching, lambda row: row["InstanceType"], size or PAGE_OF_TYPES[1])
+    return {"InstanceTypes": page, "NextToken": token}

@@ -8,6 +8,14 @@ from functools import partial
 
 from headrace.api import paging
 from headrace.api.declared import collect_arguments, convert_answer
+from headrace.api.ec2.conversion import (
+    NO_VOLUME,
+    check_snapshot_id,
+    check_volume_id,
+    convert_once,
+    convert_tags,
+    parse_moment,
+)
 from headrace.api.ec2.filters import filter_items
 from headrace.api.ec2.permissions import (
     collect_present,
@@ -17,7 +25,6 @@ from headrace.api.ec2.permissions import (
     list_tag_permissions,
     make_volume_permission,
 )
-from headrace.api.ec2.shown import NO_VOLUME, check_snapshot_id, check_volume_id, parse_moment, show_once, show_tags
 from headrace.api.ec2.tags import read_tags
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Members, Permission, serves
@@ -51,7 +58,7 @@ def format_progress(snapshot: Snapshot) -> str:
     return f"{snapshot['progress_percent']}%"
 
 
-def show_snapshot(request: ApiRequest, snapshot: Snapshot) -> Members:
+def convert_snapshot(request: ApiRequest, snapshot: Snapshot) -> Members:
     """Returns a snapshot in EC2's form."""
     return {
         "SnapshotId": snapshot["id"],
@@ -68,7 +75,7 @@ def show_snapshot(request: ApiRequest, snapshot: Snapshot) -> Members:
         "KmsKeyId": snapshot["kms_key"],
         "StorageTier": "standard",
         "FullSnapshotSizeInBytes": snapshot["blocks"]["full_bytes"] if snapshot["state"] == "completed" else None,
-        "Tags": show_tags(snapshot["tags"]),
+        "Tags": convert_tags(snapshot["tags"]),
     }
 
 
@@ -105,8 +112,8 @@ def select_snapshots(request: ApiRequest, size: int | None) -> tuple[list[Snapsh
 
 
 def _narrow_filters(request: ApiRequest) -> Members:
-    """Returns the filters that the daemon can apply by itself; they only reduce the rows that are
-    filtered here."""
+    """Returns the filters of a request that the daemon's call has arguments for; they reduce the
+    rows to which all filters are applied here."""
     arguments: Members = {}
     for condition in request.params.get("Filters") or ():
         values = condition.get("Values") or []
@@ -143,10 +150,8 @@ def describe_snapshots(request: ApiRequest) -> Members:
     size = paging.read_size_unless_named(request, ids, "snapshotSet", PAGE, zero_is_all=True)
     owned = _includes_own(request)
     if ids:
-        snapshots, token = (
-            _apply_filters(request, _read_named(request, [check_snapshot_id(text) for text in dict.fromkeys(ids)])),
-            None,
-        )
+        named = _read_named(request, [check_snapshot_id(text) for text in dict.fromkeys(ids)])
+        snapshots, token = _apply_filters(request, named), None
     elif not request.params.get("Filters"):
         table = request.cache.snapshots.fetch_table(request.lab)
         snapshots, token = paging.cut_table_page(request, table, size, _is_outside_bin)
@@ -158,8 +163,8 @@ def describe_snapshots(request: ApiRequest) -> Members:
         snapshots, token = select_snapshots(request, size)
     if not owned:
         snapshots, token = [], None
-    show = partial(show_snapshot, request)
-    return {"Snapshots": [show_once(snapshot, show) for snapshot in snapshots], "NextToken": token}
+    show = partial(convert_snapshot, request)
+    return {"Snapshots": [convert_once(snapshot, show) for snapshot in snapshots], "NextToken": token}
 
 
 def _is_outside_bin(snapshot: Snapshot) -> bool:
@@ -176,8 +181,8 @@ def _read_named(request: ApiRequest, ids: list[str]) -> Sequence[Snapshot]:
 
 
 def _apply_filters(request: ApiRequest, rows: Iterable[Snapshot]) -> list[Snapshot]:
-    owned = _FILTERS | {"owner-id": lambda _: request.account}
-    return filter_items(request, rows, owned, lambda snapshot: snapshot["tags"])
+    value_readers = _FILTERS | {"owner-id": lambda _: request.account}
+    return filter_items(request, rows, value_readers, lambda snapshot: snapshot["tags"])
 
 
 def build_snapshot_context(snapshot: Snapshot) -> dict[str, str | list[str]]:
@@ -239,7 +244,7 @@ def create_snapshot(request: ApiRequest) -> Members:
         description=params.get("Description"),
         tags=read_tags(params.get("TagSpecifications"), "snapshot") or None,
     )
-    return show_snapshot(request, snapshot)
+    return convert_snapshot(request, snapshot)
 
 
 def _check_location(request: ApiRequest) -> None:
@@ -276,12 +281,9 @@ def create_snapshots(request: ApiRequest) -> Members:
         tags=read_tags(params.get("TagSpecifications"), "snapshot") or None,
         copy_tags=params.get("CopyTagsFromSource") == "volume",
     )
-    shown = []
-    for snapshot in answer["snapshots"]:
-        full = show_snapshot(request, snapshot)
-        names = ("Description", "Tags", "Encrypted", "VolumeId", "State", "VolumeSize", "StartTime", "Progress", "OwnerId", "SnapshotId")  # fmt: skip
-        shown.append({name: full[name] for name in names})
-    return {"Snapshots": shown}
+    names = ("Description", "Tags", "Encrypted", "VolumeId", "State", "VolumeSize", "StartTime", "Progress", "OwnerId", "SnapshotId")  # fmt: skip
+    snapshots = [convert_snapshot(request, snapshot) for snapshot in answer["snapshots"]]
+    return {"Snapshots": [{name: snapshot[name] for name in names} for snapshot in snapshots]}
 
 
 @serves("ec2", "DeleteSnapshot", needs=list_snapshot_permissions)
@@ -315,7 +317,7 @@ def copy_snapshot(request: ApiRequest) -> Members:
         tags=read_tags(params.get("TagSpecifications"), "snapshot") or None,
         **_collect_encryption(request),
     )
-    return {"SnapshotId": copy["id"], "Tags": show_tags(copy["tags"])}
+    return {"SnapshotId": copy["id"], "Tags": convert_tags(copy["tags"])}
 
 
 def _collect_encryption(request: ApiRequest) -> Members:
@@ -402,14 +404,14 @@ def reset_snapshot_attribute(request: ApiRequest) -> Members:
 def describe_snapshot_tier_status(request: ApiRequest) -> Members:
     """Describes the tier of every snapshot: standard."""
     rows = [convert_answer("snapshot tier", snapshot, OwnerId=request.account) for snapshot in read_snapshots(request)]
-    looks_at = {
+    value_readers = {
         "snapshot-id": lambda row: row["SnapshotId"],
         "volume-id": lambda row: row["VolumeId"],
     }
-    matching = filter_items(request, rows, looks_at)
+    matching = filter_items(request, rows, value_readers)
     size = paging.read_size(request.params, *PAGE)
-    shown, token = paging.cut_request_page(request, matching, lambda row: row["SnapshotId"], size)
-    return {"SnapshotTierStatuses": shown, "NextToken": token}
+    page, token = paging.cut_request_page(request, matching, lambda row: row["SnapshotId"], size)
+    return {"SnapshotTierStatuses": page, "NextToken": token}
 
 
 @serves("ec2", "ModifySnapshotTier", needs=list_snapshot_permissions)
@@ -430,7 +432,7 @@ def restore_snapshot_tier(request: ApiRequest) -> Members:
 # --- locked, kept in the recycle bin --------------------------------------------------------------
 
 
-def _show_lock(snapshot: Snapshot, lock: Lock) -> Members:
+def _convert_lock(snapshot: Snapshot, lock: Lock) -> Members:
     return convert_answer("lock", lock, SnapshotId=snapshot["id"])
 
 
@@ -439,7 +441,7 @@ def lock_snapshot(request: ApiRequest) -> Members:
     """Locks a snapshot against deletion, or changes its lock."""
     named = check_snapshot_id(request.params["SnapshotId"])
     locked = request.change("snapshot.lock", snapshot=named, **collect_arguments(request))
-    return _show_lock(locked, locked["lock"])
+    return _convert_lock(locked, locked["lock"])
 
 
 @serves("ec2", "UnlockSnapshot", needs=list_snapshot_permissions)
@@ -458,10 +460,10 @@ def describe_locked_snapshots(request: ApiRequest) -> Members:
     else:
         snapshots = read_snapshots(request)
     locked = [(snapshot, lock) for snapshot in snapshots if (lock := snapshot["lock"]) is not None]
-    rows = [{**_show_lock(snapshot, lock), "OwnerId": request.account} for snapshot, lock in locked]
+    rows = [{**_convert_lock(snapshot, lock), "OwnerId": request.account} for snapshot, lock in locked]
     matching = filter_items(request, rows, {"lock-state": lambda row: row["LockState"]})
-    shown, token = _cut_page(request, matching, lambda row: row["SnapshotId"])
-    return {"Snapshots": shown, "NextToken": token}
+    page, token = _cut_page(request, matching, lambda row: row["SnapshotId"])
+    return {"Snapshots": page, "NextToken": token}
 
 
 def _cut_page(
@@ -481,8 +483,8 @@ def list_snapshots_in_recycle_bin(request: ApiRequest) -> Members:
         for snapshot in read_snapshots(request, bin=True)
         if (stay := snapshot["bin"]) is not None and (checked_ids is None or snapshot["id"] in checked_ids)
     ]
-    shown, token = _cut_page(request, rows, lambda row: row["SnapshotId"])
-    return {"Snapshots": shown, "NextToken": token}
+    page, token = _cut_page(request, rows, lambda row: row["SnapshotId"])
+    return {"Snapshots": page, "NextToken": token}
 
 
 @serves("ec2", "RestoreSnapshotFromRecycleBin", needs=list_snapshot_permissions)
@@ -492,7 +494,7 @@ def restore_snapshot_from_recycle_bin(request: ApiRequest) -> Members:
     return convert_answer("recovered snapshot", snapshot, OwnerId=request.account)
 
 
-def _show_restore(request: ApiRequest, restore: FastRestore) -> Members:
+def _convert_restore(request: ApiRequest, restore: FastRestore) -> Members:
     """Returns a fast snapshot restore as EC2 describes it, with the reason of its last change."""
     # EC2's words for the two reasons that a lab has.
     by_user = restore["state"] in ("enabling", "disabling", "disabled")
@@ -526,8 +528,8 @@ def _list_zones(request: ApiRequest) -> list[str]:
 
 
 def _switch_restores(request: ApiRequest, enable: bool) -> Members:
-    """Switches fast snapshot restore on or off, for each snapshot and zone; returns what was
-    switched and what failed, by snapshot."""
+    """Switches fast snapshot restore on or off for the snapshots and zones of a request, and
+    returns EC2's answer: what was switched, and what failed by snapshot."""
     snapshots = [check_snapshot_id(text) for text in request.params["SourceSnapshotIds"]]
     answer = request.change("snapshot.set_fast_restore", snapshots=snapshots, zones=_list_zones(request), enable=enable)
     failed: dict[str, list[Members]] = {}
@@ -535,7 +537,7 @@ def _switch_restores(request: ApiRequest, enable: bool) -> Members:
         error = {"Code": failure["code"], "Message": failure["message"]}
         failed.setdefault(failure["snapshot"], []).append({"AvailabilityZone": failure["zone"], "Error": error})
     return {
-        "Successful": [_show_restore(request, restore) for restore in answer["fast_restores"]],
+        "Successful": [_convert_restore(request, restore) for restore in answer["fast_restores"]],
         "Unsuccessful": [
             {"SnapshotId": snapshot, "FastSnapshotRestoreStateErrors": errors} for snapshot, errors in failed.items()
         ],
@@ -557,7 +559,9 @@ def disable_fast_snapshot_restores(request: ApiRequest) -> Members:
 @serves("ec2", "DescribeFastSnapshotRestores")
 def describe_fast_snapshot_restores(request: ApiRequest) -> Members:
     """Describes fast snapshot restores that are on, or were."""
-    rows = [_show_restore(request, restore) for restore in request.lab.call("snapshot.fast_restores")["fast_restores"]]
+    rows = [
+        _convert_restore(request, restore) for restore in request.lab.call("snapshot.fast_restores")["fast_restores"]
+    ]
     matching = filter_items(request, rows)
-    shown, token = _cut_page(request, matching, lambda row: f"{row['SnapshotId']}\n{row['AvailabilityZone']}")
-    return {"FastSnapshotRestores": shown, "NextToken": token}
+    page, token = _cut_page(request, matching, lambda row: f"{row['SnapshotId']}\n{row['AvailabilityZone']}")
+    return {"FastSnapshotRestores": page, "NextToken": token}

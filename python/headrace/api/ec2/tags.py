@@ -78,12 +78,12 @@ def _list_permissions(request: ApiRequest) -> Iterator[Permission]:
     given = request.params.get("Tags") or ()
     set_tags = collect_request_tags({tag["Key"]: tag.get("Value", "") for tag in given if tag.get("Key")})
     try:
-        has = {name: tags for name, _, tags in list_tagged(request)}
+        tags_of = {name: tags for name, _, tags in list_tagged(request)}
     except HeadraceError:
-        has = {}
+        tags_of = {}
     for resource_id in request.params["Resources"]:
         kind = KINDS.get(resource_id.partition("-")[0], "*")
-        context = {**set_tags, **collect_resource_tags(has.get(resource_id, {}))}
+        context = {**set_tags, **collect_resource_tags(tags_of.get(resource_id, {}))}
         yield Permission(f"ec2:{request.operation}", request.make_arn(kind, resource_id), context)
 
 
@@ -111,8 +111,8 @@ def delete_tags(request: ApiRequest) -> Members:
             remove_equal={tag["Key"]: tag["Value"] for tag in tags if "Value" in tag},
         )
         return {}
-    has = {name: tags for name, _, tags in list_tagged(request) if name in ids}
-    request.change("resource.tag", resources=ids, remove=sorted({key for tags in has.values() for key in tags}))
+    keys = {key for name, _, tags in list_tagged(request) if name in ids for key in tags}
+    request.change("resource.tag", resources=ids, remove=sorted(keys))
     return {}
 
 
@@ -124,16 +124,16 @@ def describe_tags(request: ApiRequest) -> Members:
         for name, kind, tags in list_tagged(request)
         for key, value in tags.items()
     ]
-    looks_at = {
+    value_readers = {
         "key": lambda row: row["Key"],
         "value": lambda row: row["Value"],
         "resource-id": lambda row: row["ResourceId"],
         "resource-type": lambda row: row["ResourceType"],
     }
-    matching = filter_items(request, rows, looks_at, lambda row: {row["Key"]: row["Value"]})
+    matching = filter_items(request, rows, value_readers, lambda row: {row["Key"]: row["Value"]})
     matching.sort(key=_make_sort_key)
-    shown, token = paging.cut_request_page(request, matching, _make_sort_key, paging.read_size(request.params, *PAGE))
-    return {"Tags": shown, "NextToken": token}
+    page, token = paging.cut_request_page(request, matching, _make_sort_key, paging.read_size(request.params, *PAGE))
+    return {"Tags": page, "NextToken": token}
 
 
 def _make_sort_key(row: Mapping[str, str]) -> str:

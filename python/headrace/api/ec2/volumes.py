@@ -7,6 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 
 from headrace.api import paging
 from headrace.api.declared import collect_arguments
+from headrace.api.ec2.conversion import (
+    Volume,
+    check_volume_id,
+    convert_attachment,
+    convert_modification,
+    convert_once,
+    convert_volume,
+    get_device_name,
+    parse_moment,
+)
 from headrace.api.ec2.filters import filter_items
 from headrace.api.ec2.permissions import (
     collect_present,
@@ -17,16 +27,6 @@ from headrace.api.ec2.permissions import (
     list_tag_permissions,
     list_volume_permissions,
     make_volume_permission,
-)
-from headrace.api.ec2.shown import (
-    Volume,
-    check_volume_id,
-    get_device_name,
-    parse_moment,
-    show_attachment,
-    show_modification,
-    show_once,
-    show_volume,
 )
 from headrace.api.ec2.tags import read_tags
 from headrace.api.errors import AwsError
@@ -73,16 +73,16 @@ def _read_named(request: ApiRequest, ids: Sequence[str] | None) -> Sequence[Volu
     return request.lab.volumes(list(ids)) if rows is None else rows
 
 
-def select_volumes(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[Sequence[Volume], str | None]:
-    """Returns the volumes that VolumeIds, Filters, MaxResults and NextToken of a request mean, by
-    id, and the token of the next page. Raises AwsError.
+def select_volumes(request: ApiRequest, bounds: tuple[int, int] = PAGE) -> tuple[Sequence[Volume], str | None]:
+    """Returns the page of volumes that VolumeIds, Filters, MaxResults and NextToken of a request
+    select, in the order of their ids, and the token of the next page. `bounds`: least and most
+    items of a page. Raises AwsError.
     """
     ids = request.params.get("VolumeIds")
-    size = paging.read_size_unless_named(request, ids, "volumeSet", sized)
+    size = paging.read_size_unless_named(request, ids, "volumeSet", bounds)
     checked_ids = [check_volume_id(text, "volumes") for text in dict.fromkeys(ids)] if ids else None
     if checked_ids is None and not request.params.get("Filters"):
-        every = request.cache.volumes.fetch_table(request.lab)
-        return paging.cut_table_page(request, every, size)
+        return paging.cut_table_page(request, request.cache.volumes.fetch_table(request.lab), size)
     volumes = _read_named(request, checked_ids)
     matching = filter_items(request, volumes, _FILTERS, lambda volume: volume["tags"])
     matching.sort(key=lambda volume: volume["id"])
@@ -93,7 +93,7 @@ def select_volumes(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[
 def describe_volumes(request: ApiRequest) -> Members:
     """Describes all volumes, those named, or those that filters match."""
     volumes, token = select_volumes(request)
-    return {"Volumes": [show_once(volume, show_volume) for volume in volumes], "NextToken": token}
+    return {"Volumes": [convert_once(volume, convert_volume) for volume in volumes], "NextToken": token}
 
 
 def _list_create_permissions(request: ApiRequest) -> Iterator[Permission]:
@@ -154,7 +154,7 @@ def create_volume(request: ApiRequest) -> Members:
         raise AwsError(
             "MissingParameter", "The request must contain the parameter AvailabilityZone or AvailabilityZoneId"
         )
-    return show_volume(request.change("volume.create", **_collect_creation(request)))
+    return convert_volume(request.change("volume.create", **_collect_creation(request)))
 
 
 def _list_copy_permissions(request: ApiRequest) -> Iterator[Permission]:
@@ -162,10 +162,8 @@ def _list_copy_permissions(request: ApiRequest) -> Iterator[Permission]:
     tags."""
     params = request.params
     tags = read_tags(params.get("TagSpecifications"), "volume")
-    resource, source = (
-        request.make_arn("volume", "*"),
-        make_volume_permission(request, params["SourceVolumeId"], "ec2:CopyVolumes"),
-    )
+    resource = request.make_arn("volume", "*")
+    source = make_volume_permission(request, params["SourceVolumeId"], "ec2:CopyVolumes")
     encrypted = (
         params.get("Encrypted") or source.context.get("ec2:Encrypted") == "true" or _encrypts_by_default(request)
     )
@@ -189,7 +187,7 @@ def _list_copy_permissions(request: ApiRequest) -> Iterator[Permission]:
 def copy_volumes(request: ApiRequest) -> Members:
     """Makes a copy of a volume as it is now."""
     source = check_volume_id(request.params["SourceVolumeId"], "sourceVolumeId")
-    return {"Volumes": [show_volume(request.change("volume.copy", volume=source, **_collect_creation(request)))]}
+    return {"Volumes": [convert_volume(request.change("volume.copy", volume=source, **_collect_creation(request)))]}
 
 
 @serves("ec2", "DeleteVolume", needs=list_volume_permissions)
@@ -213,7 +211,7 @@ def attach_volume(request: ApiRequest) -> Members:
         instance=params["InstanceId"],
     )
     # It is attached already, and was attaching when EC2 would have answered.
-    return {**show_attachment(volume, volume["attachment"]), "State": "attaching"}
+    return {**convert_attachment(volume, volume["attachment"]), "State": "attaching"}
 
 
 @serves("ec2", "DetachVolume", needs=list_attach_permissions)
@@ -231,11 +229,11 @@ def detach_volume(request: ApiRequest) -> Members:
         name=params.get("Device"),
         waits=True,
     )
-    now = volume["attachment"]
-    if now is not None:
-        return show_attachment(volume, now)
+    after = volume["attachment"]
+    if after is not None:
+        return convert_attachment(volume, after)
     # It is gone already, and was detaching when EC2 would have answered.
-    return {} if before is None else {**show_attachment(volume, before), "State": "detaching"}
+    return {} if before is None else {**convert_attachment(volume, before), "State": "detaching"}
 
 
 # Types whose performance EBS checks (EC2 user guide, "EBS volume status checks").
@@ -243,7 +241,8 @@ CHECKED = ("io1", "io2", "gp3")
 
 
 def _judge_performance(volume: LabVolume) -> str:
-    """Returns EBS's name for the performance: a volume with slow or missing members has theirs."""
+    """Returns EBS's name for the performance of a volume: degraded where a member is slow or
+    missing."""
     if volume["type"] not in CHECKED:
         return "not-applicable"
     if volume["attachment"] is None:
@@ -251,8 +250,8 @@ def _judge_performance(volume: LabVolume) -> str:
     return "normal" if all(member["state"] == "ok" for member in volume["members"]) else "degraded"
 
 
-def show_status(volume: LabVolume) -> Members:
-    """Returns the status of a volume."""
+def convert_status(volume: LabVolume) -> Members:
+    """Returns the status of a volume in EC2's form."""
     broken = volume["state"] == "error" or any(member["state"] == "failed" for member in volume["members"])
     performance = _judge_performance(volume)
     init = volume["initialization"]
@@ -298,7 +297,7 @@ def describe_volume_status(request: ApiRequest) -> Members:
         token, limit = request.params.get("NextToken"), size + 1
         after = paging.read_token(request.operation, token) if token else None
     volumes = sorted(request.lab.volumes(checked_ids, after=after, limit=limit), key=lambda volume: volume["id"])
-    matching = filter_items(request, map(show_status, volumes))
+    matching = filter_items(request, map(convert_status, volumes))
     statuses, token = paging.cut_request_page(request, matching, lambda row: row["VolumeId"], size)
     return {"VolumeStatuses": statuses, "NextToken": token}
 
@@ -342,7 +341,7 @@ def modify_volume(request: ApiRequest) -> Members:
     changed = request.change(
         "volume.modify", volume=check_volume_id(request.params["VolumeId"]), **collect_arguments(request)
     )
-    return {"VolumeModification": show_modification(changed)}
+    return {"VolumeModification": convert_modification(changed)}
 
 
 @serves("ec2", "DescribeVolumesModifications")
@@ -363,7 +362,7 @@ def describe_volumes_modifications(request: ApiRequest) -> Members:
             "InvalidVolumeModification.NotFound", f"Modification for volume '{', '.join(never)}' does not exist."
         )
     rows = [
-        show_modification(modification)
+        convert_modification(modification)
         for name, modification in sorted(latest.items())
         if checked_ids is None or name in checked_ids
     ]

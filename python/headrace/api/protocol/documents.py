@@ -15,7 +15,7 @@ import msgspec
 
 from headrace.api.errors import AwsError
 from headrace.api.protocol import reading
-from headrace.api.protocol.reading import Where, check_of
+from headrace.api.protocol.reading import Where, make_check
 from headrace.api.protocol.shapes import Members, ModelShape
 
 # Nesting of a CBOR document: the deepest of the served models has 8 levels. A guess with room.
@@ -106,7 +106,7 @@ def make_structure_reader(shape: ModelShape, service: str, binary: bool) -> Call
 
 def _make_list_reader(shape: ModelShape, service: str, binary: bool) -> Read:
     """Returns the reader of a list of this shape."""
-    check = check_of(shape, service)
+    check = make_check(shape, service)
 
     def read(node: object, place: Where) -> list[object]:
         if not isinstance(node, list):
@@ -122,16 +122,16 @@ def _make_list_reader(shape: ModelShape, service: str, binary: bool) -> Read:
 
 def _make_map_reader(shape: ModelShape, service: str, binary: bool) -> Read:
     """Returns the reader of a map of this shape; keys become texts."""
-    check = check_of(shape, service)
+    check = make_check(shape, service)
 
     def read(node: object, place: Where) -> Members:
         if not isinstance(node, dict):
             raise place.refuse_malformed(node, "an object")
-        key_of, value_of = (
-            make_reader(shape.key.shape, service, binary),
-            make_reader(shape.value.shape, service, binary),
-        )
-        pairs: Members = {str(key_of(key, place / "key")): value_of(value, place / key) for key, value in node.items()}
+        read_key = make_reader(shape.key.shape, service, binary)
+        read_value = make_reader(shape.value.shape, service, binary)
+        pairs: Members = {
+            str(read_key(key, place / "key")): read_value(value, place / key) for key, value in node.items()
+        }
         if check is not None:
             check(pairs, place)
         return pairs
@@ -183,7 +183,7 @@ def _read_cbor_blob(node: object, place: Where) -> bytes:
 def _make_scalar_reader(shape: ModelShape, service: str, binary: bool) -> Read:
     """Returns the reader of a value that has no parts, which also checks the bounds of the
     shape."""
-    kind, check = shape.kind, check_of(shape, service)
+    kind, check = shape.kind, make_check(shape, service)
     convert: Read = {
         "string": _read_text,
         "boolean": _read_truth,
@@ -207,7 +207,8 @@ def _make_scalar_reader(shape: ModelShape, service: str, binary: bool) -> Read:
 
 
 def encode_value(shape: ModelShape, value: Any, binary: bool) -> Any:
-    """Returns a value of this shape in the form of JSON or CBOR, with the names of the wire."""
+    """Returns a value of this shape for a JSON document, or for CBOR (`binary`), with the model's
+    names on the wire; members that are None are left out."""
     kind = shape.kind
     if kind == "structure":
         members = shape.members
@@ -235,10 +236,10 @@ def _count_seconds(moment: datetime) -> float | int:
 
 
 def write_json(shape: ModelShape, value: Members) -> bytes:
-    """Returns a JSON answer."""
+    """Returns an answer of this shape in JSON."""
     return msgspec.json.encode(encode_value(shape, value, False))
 
 
 def write_cbor(shape: ModelShape, value: Members) -> bytes:
-    """Returns a CBOR answer; times are tag 1."""
+    """Returns an answer of this shape in CBOR; times have tag 1."""
     return cbor2.dumps(encode_value(shape, value, True), datetime_as_timestamp=True)

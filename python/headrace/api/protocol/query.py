@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 
 from headrace.api.errors import AwsError
 from headrace.api.protocol import reading
-from headrace.api.protocol.reading import Where, check_of
+from headrace.api.protocol.reading import Where, make_check
 from headrace.api.protocol.shapes import Members, ModelShape, ShapeMember
 
 # Parameters of a request. CSI drivers ask for up to 500 volumes by id, and a PutMetricData has at
@@ -52,12 +52,12 @@ def parse_tree(text: bytes) -> Tree:
 
 
 def capitalise(name: str) -> str:
-    """Returns the name of `volumeId` in ec2's requests: `VolumeId`."""
+    """Returns a name with its first letter in upper case, as in ec2's requests: `VolumeId`."""
     return name[:1].upper() + name[1:]
 
 
 def get_request_name(member: ShapeMember, ec2: bool) -> str:
-    """Returns the name of a member in a request."""
+    """Returns the name of a member in a request of ec2 (`ec2`) or of query."""
     facts = member.facts
     if ec2:
         return facts.get("queryName") or capitalise(facts.get("locationName", "")) or member.name
@@ -67,7 +67,7 @@ def get_request_name(member: ShapeMember, ec2: bool) -> str:
 @cache
 def make_reader(shape: ModelShape, service: str) -> Read:
     """Returns a function that reads a value of this shape; it raises AwsError. Shapes may contain
-    themselves, so parts are made when met."""
+    themselves, so the readers of parts are made when they are first used."""
     if shape.kind == "structure":
         return make_structure_reader(shape, service)
     if shape.kind == "list":
@@ -124,7 +124,7 @@ def _make_list_reader(shape: ModelShape, service: str) -> Read:
     """Returns the reader of a list of this shape, whose elements have numbers for names."""
     item = shape.item
     inner = "" if service == "ec2" or shape.facts.get("flattened") else item.facts.get("locationName", "member")
-    check = check_of(shape, service)
+    check = make_check(shape, service)
 
     def read(node: object, place: Where) -> list[object]:
         if inner and isinstance(node, dict):
@@ -176,7 +176,7 @@ def _read_blob(value: str, place: Where) -> bytes:
 def _make_scalar_reader(shape: ModelShape, service: str) -> Read:
     """Returns the reader of a value that has no parts, which also checks the bounds of the
     shape."""
-    kind, check = shape.kind, check_of(shape, service)
+    kind, check = shape.kind, make_check(shape, service)
     convert: Callable[[str, Where], object] = {
         "string": reading.check_text,
         "boolean": reading.read_truth,

@@ -32,7 +32,8 @@ CODES = {
 
 
 class Where:
-    """The place of a value in the parameters, and the service."""
+    """The place of a value in the parameters of a request; makes the errors about it in the codes
+    of the service. `place / step`: the place of a part."""
 
     __slots__ = ("_parent", "_step", "service")
 
@@ -63,9 +64,9 @@ class Where:
 
     def refuse_malformed(self, value: object, what: str) -> AwsError:
         """Returns the error for a value that cannot be read as its type."""
-        shown = value if isinstance(value, str | int | float) else type(value).__name__
+        text = str(value) if isinstance(value, str | int | float) else type(value).__name__
         return AwsError(
-            CODES[self.service][2], f"Invalid value '{str(shown)[:SHOWN]}' for {str(self)[:SHOWN]}. It must be {what}"
+            CODES[self.service][2], f"Invalid value '{text[:SHOWN]}' for {str(self)[:SHOWN]}. It must be {what}"
         )
 
     def refuse_out_of_bounds(self, value: object, rule: str) -> AwsError:
@@ -81,9 +82,9 @@ Check = Callable[[Any, Where], None]
 
 
 @cache
-def check_of(shape: ModelShape, service: str) -> Check | None:
-    """Returns a function that checks a value against what the model bounds of its shape, and raises
-    AwsError; None where nothing is bound."""
+def make_check(shape: ModelShape, service: str) -> Check | None:
+    """Returns a function that checks a value against the bounds, pattern and enumeration of its
+    shape, and raises AwsError; None where the shape has none."""
     facts = shape.facts
     low, high, pattern = facts.get("min"), facts.get("max"), facts.get("pattern")
     allowed = facts.get("enum")
@@ -116,7 +117,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]
 
 
 def check_text(value: str, place: Where) -> str:
-    """Returns a text that every answer can carry. Raises AwsError."""
+    """Returns the text. Raises AwsError for control characters, which no XML answer can have."""
     if _UNPRINTABLE.search(value):
         raise place.refuse_malformed(value.encode("unicode_escape").decode("ascii"), "text without control characters")
     return value
@@ -127,7 +128,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[e
 
 
 def check_whole(value: object, kind: str, place: Where) -> int:
-    """Returns a whole number within its kind's range."""
+    """Returns the value, a whole number within the range of its kind. Raises AwsError."""
     low, high = RANGES[kind]
     if type(value) is not int or not low <= value <= high:
         raise place.refuse_malformed(value, f"a whole number from {low} to {high}")
@@ -135,7 +136,7 @@ def check_whole(value: object, kind: str, place: Where) -> int:
 
 
 def read_whole(value: str, kind: str, place: Where) -> int:
-    """Returns a whole number as query parameters write it."""
+    """Returns the whole number of a text. Raises AwsError."""
     if not _WHOLE.fullmatch(value):
         low, high = RANGES[kind]
         raise place.refuse_malformed(value, f"a whole number from {low} to {high}")
@@ -143,14 +144,14 @@ def read_whole(value: str, kind: str, place: Where) -> int:
 
 
 def read_number(value: str, place: Where) -> float:
-    """Returns a number as query parameters write it. Infinite and NaN are not allowed."""
+    """Returns the finite number of a text. Raises AwsError."""
     if not _NUMBER.fullmatch(value) or (number := float(value)) in (float("inf"), float("-inf")):
         raise place.refuse_malformed(value, "a finite number")
     return number
 
 
 def read_truth(value: str, place: Where) -> bool:
-    """Returns the truth of `true` or `false`, in the spellings that EC2 takes."""
+    """Returns the boolean of `true` or `false`, in upper or lower case. Raises AwsError."""
     lowered = value.lower()
     if lowered not in ("true", "false"):
         raise place.refuse_malformed(value, "true or false")
@@ -158,7 +159,8 @@ def read_truth(value: str, place: Where) -> bool:
 
 
 def read_moment(value: object, place: Where) -> datetime:
-    """Returns a time: ISO 8601, HTTP's date, or seconds since 1970, as text or number."""
+    """Returns the time, in UTC, of ISO 8601, HTTP's date, or seconds since 1970, as text or number.
+    Raises AwsError."""
     try:
         if isinstance(value, datetime):
             return value.astimezone(UTC)

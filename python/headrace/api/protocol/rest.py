@@ -37,7 +37,8 @@ def list_routes(service: ServiceModel) -> tuple[Route, ...]:
 
 
 def find_route(service: ServiceModel, method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
-    """Returns the operation, and the values of the path's labels."""
+    """Returns the operation of a method and path, and the values of the path's labels; None where
+    there is none."""
     for candidate in list_routes(service):
         if candidate.operation.method == method and (match := candidate.pattern.fullmatch(path)):
             return candidate.operation, match.groupdict()

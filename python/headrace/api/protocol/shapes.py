@@ -202,7 +202,7 @@ class ServiceModel:
                     self.errors[code] = self.get_shape(shape_name)
 
     def get_shape(self, name: str) -> ModelShape:
-        """Returns a shape by its name."""
+        """Returns a shape by its name, always the same object."""
         if name not in self._shapes:
             self._shapes[name] = ModelShape(self, name, self._given[name])
         return self._shapes[name]
@@ -232,12 +232,12 @@ class ServiceModel:
 
 @cache
 def get_service(name: str) -> ServiceModel:
-    """Returns a served service by botocore's name for it."""
+    """Returns a served service by botocore's name for it; cached."""
     return ServiceModel(name, msgspec.json.decode((MODELS / f"{name}.json").read_bytes()))
 
 
 @cache
 def read_refused_operations() -> dict[tuple[str, str], str]:
-    """Operations that are refused with a reason of their own: (service, operation) -> why."""
+    """Returns the reasons of operations that are refused with one, by service and operation."""
     rows = read_rows("headrace.api", "models", "operations.csv")
     return {(row["service"], row["operation"]): row["why"] for row in rows if row["answer"] == "refused"}

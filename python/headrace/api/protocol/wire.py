@@ -36,8 +36,8 @@ class Format(ABC):
 
     protocol: str
 
-    def __init__(self, of: ServiceModel, action: str) -> None:
-        self.service = of
+    def __init__(self, service: ServiceModel, action: str) -> None:
+        self.service = service
         self.action = action
 
     @property
@@ -101,9 +101,9 @@ class QueryFormat(Format):
 
     protocol = "query"
 
-    def __init__(self, of: ServiceModel, tree: query.Tree) -> None:
+    def __init__(self, service: ServiceModel, tree: query.Tree) -> None:
         action = tree.pop("Action", "")
-        super().__init__(of, action if isinstance(action, str) else "")
+        super().__init__(service, action if isinstance(action, str) else "")
         self._version = tree.pop("Version", "")
         self._tree = tree
 
@@ -143,8 +143,8 @@ class JsonFormat(Format):
 
     protocol = "json"
 
-    def __init__(self, of: ServiceModel, action: str, body: bytes, content_type: str) -> None:
-        super().__init__(of, action)
+    def __init__(self, service: ServiceModel, action: str, body: bytes, content_type: str) -> None:
+        super().__init__(service, action)
         self._body, self._type = body, content_type
 
     def read(self, operation: Operation) -> Members:
@@ -168,8 +168,8 @@ class CborFormat(Format):
 
     protocol = "cbor"
 
-    def __init__(self, of: ServiceModel, action: str, body: bytes) -> None:
-        super().__init__(of, action)
+    def __init__(self, service: ServiceModel, action: str, body: bytes) -> None:
+        super().__init__(service, action)
         self._body = body
 
     def read(self, operation: Operation) -> Members:
@@ -196,16 +196,16 @@ class RestFormat(Format):
 
     protocol = "rest-json"
 
-    def __init__(self, of: ServiceModel, incoming: Incoming) -> None:
-        match = rest.find_route(of, incoming.method, incoming.path)
-        super().__init__(of, match[0].name if match else f"{incoming.method} {incoming.path}")
+    def __init__(self, service: ServiceModel, incoming: Incoming) -> None:
+        match = rest.find_route(service, incoming.method, incoming.path)
+        super().__init__(service, match[0].name if match else f"{incoming.method} {incoming.path}")
         self._labels = match[1] if match else {}
         self._incoming = incoming
 
     def read(self, operation: Operation) -> Members:
         """Returns the parameters of path, query, headers and body."""
-        came = self._incoming
-        return rest.read(self.service, operation, self._labels, came.query, came.headers, came.body)
+        incoming = self._incoming
+        return rest.read(self.service, operation, self._labels, incoming.query, incoming.headers, incoming.body)
 
     def answer(self, operation: Operation, result: Members, request_id: str) -> Answer:
         """Returns the answer as JSON or as the bytes themselves, with members in headers."""
@@ -220,38 +220,20 @@ class RestFormat(Format):
 
 
 def identify(incoming: Incoming, signing_name: str) -> Format:
-    """Returns the protocol, service and operation of a request. `signing_name`: the service that
-    its signature names, "" for none. Raises AwsError if it is in none of the protocols."""
+    """Returns a request in its protocol, with service and operation; a malformed form is refused by
+    `get_operation`. `signing_name`: the service that the signature names, "" for none."""
     content_type = incoming.headers.get("content-type", "").partition(";")[0].strip().lower()
     target = incoming.headers.get("x-amz-target", "")
     if content_type.startswith("application/x-amz-json-1."):
         prefix, _, action = target.partition(".")
-        of = next(
-            (
-                candidate
-                for candidate in _list_services()
-                if candidate.target_prefix and candidate.target_prefix == prefix
-            ),
-            None,
-        )
-        return JsonFormat(
-            of or get_service(_find_service_name(signing_name) or "kms"),
-            action if of else target,
-            incoming.body,
-            content_type,
-        )
+        if (service := _find_target(prefix)) is None:
+            service, action = get_service(_find_service_name(signing_name) or "kms"), target
+        return JsonFormat(service, action, incoming.body, content_type)
     if match := CBOR_PATH.fullmatch(incoming.path):
-        of = next(
-            (
-                candidate
-                for candidate in _list_services()
-                if candidate.target_prefix == match[1] and candidate.query_compatible
-            ),
-            None,
-        )
-        if of is None or incoming.headers.get("smithy-protocol") != "rpc-v2-cbor":
+        service, is_cbor = _find_target(match[1]), incoming.headers.get("smithy-protocol") == "rpc-v2-cbor"
+        if service is None or not service.query_compatible or not is_cbor:
             return CborFormat(get_service("cloudwatch"), f"{match[1]}.{match[2]}", b"")
-        return CborFormat(of, match[2], incoming.body)
+        return CborFormat(service, match[2], incoming.body)
     named = _find_service_name(signing_name)
     if named == "ebs" or (not named and incoming.path.startswith("/snapshots")):
         return RestFormat(get_service("ebs"), incoming)
@@ -279,17 +261,22 @@ def _identify_form(incoming: Incoming, named: str | None, content_type: str) -> 
 class _Unreadable(QueryFormat):
     """A malformed form: it is refused once the signature is verified."""
 
-    def __init__(self, of: ServiceModel, error: AwsError) -> None:
-        super().__init__(of, {})
-        self._wrong = error
+    def __init__(self, service: ServiceModel, error: AwsError) -> None:
+        super().__init__(service, {})
+        self._error = error
 
     def get_operation(self) -> Operation:
-        raise self._wrong
+        raise self._error
 
 
 @cache
 def _list_services() -> tuple[ServiceModel, ...]:
     return tuple(get_service(name) for name in SERVICES)
+
+
+def _find_target(prefix: str) -> ServiceModel | None:
+    """Returns the service whose operations have this prefix in X-Amz-Target; None for "", too."""
+    return next((service for service in _list_services() if prefix and service.target_prefix == prefix), None)
 
 
 @lru_cache(maxsize=SIGNING_NAMES)

@@ -12,9 +12,9 @@ from typing import Any
 from headrace.api.protocol.shapes import Members, ModelShape, Operation, ServiceModel
 
 DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
-# Texts and times that are kept as they are written: the same zones, types and owners come in every
-# answer. A guess: those of some thousand volumes.
-REMEMBERED = 8192
+# Number of cached texts in XML: the same zones, types and owners stand in every answer. A guess:
+# those of some thousand volumes.
+MOST_TEXTS = 8192
 # Number of cached times in text: those of some thousand volumes and snapshots. A guess.
 TIMES = 16_384
 Put = Callable[[str], None]
@@ -25,7 +25,7 @@ _SPECIAL = re.compile("[&<>\r\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff
 _ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 
 
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=MOST_TEXTS)
 def escape_text(text: str) -> str:
     """Returns a text for a place between tags. Characters that XML 1.0 does not have become
     U+FFFD."""
@@ -42,7 +42,7 @@ def format_time(moment: datetime) -> str:
 
 
 # Most numbers of an answer are small and come again: sizes, IOPS, MiB/s.
-@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=MOST_TEXTS)
 def _write_whole(value: int) -> str:
     return str(int(value))
 
@@ -63,24 +63,25 @@ SCALARS: dict[str, Scalar] = {
 }
 
 
-class Rendered(Members):
-    """A structure that stands in the same list of many answers: its text is kept once it was
-    written. Nobody changes it.
+class CachedStructure(Members):
+    """A structure that stands in the same list of many answers. `text`: its XML, once it was
+    written, so nobody may change its members.
     """
 
     __slots__ = ("text",)
 
 
-class _Structure:
-    """Writes the members that have values; how each is written is determined once."""
+class _StructureWriter:
+    """Writes the members of a structure that have values. The tags and the writer of each member
+    are determined when it is first written."""
 
     def __init__(self, shape: ModelShape, ec2: bool) -> None:
         self._shape, self._ec2 = shape, ec2
         self._table: dict[str, tuple[str, str, Scalar | None, Write | None]] = {}
 
     def _learn(self, name: str) -> tuple[str, str, Scalar | None, Write | None]:
-        """Determines how a member is written, and remembers it: start tag, end tag, and the writer
-        of a value (of one without parts, or of any other)."""
+        """Returns start tag, end tag and the writer of a member's value (of a value without parts,
+        or of any other), and caches them."""
         member = self._shape.members[name]
         tag, shape = member.wire_name, member.shape
         scalar = SCALARS.get(shape.kind)
@@ -122,14 +123,14 @@ def _make_list_writer(shape: ModelShape, ec2: bool, tag: str) -> Write:
             return
         write_item = make_writer(item, ec2)
         for value in values:
-            if type(value) is Rendered:
+            if type(value) is CachedStructure:
                 put(render(value))
                 continue
             put(start)
             write_item(value, put)
             put(end)
 
-    def render(value: Rendered) -> str:
+    def render(value: CachedStructure) -> str:
         try:
             return value.text
         except AttributeError:
@@ -162,7 +163,7 @@ def _make_flattened_writer(shape: ModelShape, tag: str, ec2: bool) -> Write:
 def make_writer(shape: ModelShape, ec2: bool) -> Write:
     """Returns a function that writes a value of this shape."""
     if shape.kind == "structure":
-        return _Structure(shape, ec2)
+        return _StructureWriter(shape, ec2)
     if shape.kind == "list":
         return _make_list_writer(shape, ec2, shape.item.facts.get("locationName", "item" if ec2 else "member"))
     if shape.kind == "map":

@@ -83,7 +83,8 @@ class Broker:
         self._answers: queue.SimpleQueue[socket.socket | str] = queue.SimpleQueue()
 
     def connect(self, timeout_s: float) -> socket.socket:
-        """Returns a new connection to the daemon. Raises NoLab."""
+        """Asks the supervisor for a new connection to the daemon, waits for it at most `timeout_s`,
+        and returns it. Raises NoLab."""
         with self._lock:
             while not self._answers.empty():
                 late = self._answers.get()
@@ -99,5 +100,6 @@ class Broker:
         return answer
 
     def take_answer(self, answer: socket.socket | str) -> None:
-        """Takes the supervisor's answer: a connection, or the reason why there is none."""
+        """Hands the supervisor's answer to the waiting `connect`: a connection, or the reason why
+        there is none."""
         self._answers.put(answer)

@@ -28,8 +28,9 @@ class EndpointAddress:
     answers: bool
 
 
-def find(data_dir: Path) -> EndpointAddress | None:
-    """Returns the address of the endpoint of the lab in this directory; None if it has none."""
+def find_endpoint(data_dir: Path) -> EndpointAddress | None:
+    """Returns the address of the endpoint of the lab in this directory, and whether it accepts
+    connections; None if the lab has none."""
     try:
         document = json.loads(get_endpoint_file(data_dir).read_text())
         url, region, pid = str(document["url"]), str(document["region"]), int(document["pid"])
@@ -60,8 +61,8 @@ def _listens(port: int) -> bool:
 
 
 def wait_for_keys(data_dir: Path) -> None:
-    """Waits until the endpoint has the current key pairs, or until none runs: a new key works with
-    the next command, and a removed key does not."""
+    """Waits, at most five seconds, until the endpoint has the current key pairs, or none runs: a
+    new key then works with the next command, and a removed one does not."""
 
     def is_current() -> bool:
         try:

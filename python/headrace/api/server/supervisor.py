@@ -39,25 +39,25 @@ CONNECT_S = 5.0
 
 
 class Supervisor:
-    """The endpoint of one lab."""
+    """The supervisor of the endpoint of one lab. `daemon`: descriptor of the daemon's process."""
 
     def __init__(self, place: Place, listener: socket.socket, lab: Lab, daemon: int) -> None:
         self._place, self._listener, self._daemon = place, listener, daemon
         self._folder = place.data_dir or Path(lab.status()["data_dir"])
         self._region = lab.status()["region"]
         # The stamp first: keys that change in between are handed over again.
-        self._seen = keys.read_stamp(self._folder)
+        self._stamp = keys.read_stamp(self._folder)
         self._keys = keys.as_message(self._folder)
 
     def run(self) -> None:
         """Runs until the daemon ends."""
         wait = RESTART_S[0]
-        with self._hold_announcement():
+        with self._publish_address():
             while True:
-                begun = time.monotonic()
-                if not self._with_worker():
+                start_s = time.monotonic()
+                if not self._run_worker():
                     return
-                if time.monotonic() - begun > STEADY_S:
+                if time.monotonic() - start_s > STEADY_S:
                     wait = RESTART_S[0]
                 print(f"api: its worker ended and is started again in {wait:g} s", file=sys.stderr, flush=True)
                 if select.select([self._daemon], [], [], wait)[0]:
@@ -65,9 +65,10 @@ class Supervisor:
                 wait = min(wait * 2, RESTART_S[1])
 
     @contextlib.contextmanager
-    def _hold_announcement(self):
-        """Writes the file by which `headrace lab status` finds the endpoint, and removes it once
-        the daemon has ended: before, `headrace lab up` starts the endpoint again by it."""
+    def _publish_address(self):
+        """Writes the file by which `headrace lab status` finds the endpoint, and removes it after
+        the block if the daemon has ended; else `headrace lab up` needs it to start the endpoint
+        again."""
         self._announce()
         try:
             yield
@@ -79,12 +80,12 @@ class Supervisor:
         """Writes the file that says where the endpoint is and which keys it has."""
         path = get_endpoint_file(self._folder)
         port = self._listener.getsockname()[1]
-        document = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}", "region": self._region, "keys": self._seen}
+        document = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}", "region": self._region, "keys": self._stamp}
         replace_file(path, f"{json.dumps(document)}\n".encode(), 0o644)
 
-    def _with_worker(self) -> bool:
-        """Serves with a worker until it or the daemon ends; returns whether the daemon is still
-        there."""
+    def _run_worker(self) -> bool:
+        """Starts a worker and serves it until it or the daemon ends; returns whether the daemon
+        still runs."""
         own_end, worker_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         sys.stderr.flush()
         child = os.fork()
@@ -99,24 +100,24 @@ class Supervisor:
                 worker.end(1)
             worker.end(0)
         worker_end.close()
-        watched = os.pidfd_open(child)
+        worker_descriptor = os.pidfd_open(child)
         try:
-            return self._watch(own_end, watched)
+            return self._watch(own_end, worker_descriptor)
         finally:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(watched, signal.SIGKILL)
+                signal.pidfd_send_signal(worker_descriptor, signal.SIGKILL)
             os.waitpid(child, 0)
-            os.close(watched)
+            os.close(worker_descriptor)
             own_end.close()
 
-    def _watch(self, channel: socket.socket, watched: int) -> bool:
-        """Serves the worker's wishes until something ends; returns True when it was the worker,
-        False when the daemon. `watched`: descriptor of the worker's process."""
+    def _watch(self, channel: socket.socket, worker_descriptor: int) -> bool:
+        """Hands the worker connections and changed keys until it or the daemon ends; returns
+        whether it was the worker. `worker_descriptor`: of the worker's process."""
         while True:
-            ready = select.select([self._daemon, watched, channel], [], [], LOOK_S)[0]
+            ready = select.select([self._daemon, worker_descriptor, channel], [], [], LOOK_S)[0]
             if self._daemon in ready:
                 return False
-            if watched in ready:
+            if worker_descriptor in ready:
                 return True
             try:
                 if channel in ready:
@@ -125,7 +126,7 @@ class Supervisor:
                     self._hand_connection(channel)
                 self._hand_keys(channel)
             except OSError:
-                # It has just ended: the kernel closes its sockets before it says so.
+                # The worker has just ended: its sockets are closed before its descriptor is ready.
                 return True
 
     def _hand_connection(self, channel: socket.socket) -> None:
@@ -145,9 +146,9 @@ class Supervisor:
         """Hands the worker the keys once their files have changed; damaged ones are reported, and
         the old keys stay."""
         stamp = keys.read_stamp(self._folder)
-        if stamp == self._seen:
+        if stamp == self._stamp:
             return
-        self._seen = stamp
+        self._stamp = stamp
         try:
             self._keys = keys.as_message(self._folder)
             descriptor = os.memfd_create("headrace-keys", os.MFD_CLOEXEC)

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 
 from headrace.api.access.evaluation import authorise
 from headrace.api.access.keys import ACCOUNT, KeyPair, from_message
-from headrace.api.access.signature import WRONG, BadSignature, Claim, claim_of, verify
+from headrace.api.access.signature import WRONG, BadSignature, Claim, read_claim, verify
 from headrace.api.cache import LabCache
 from headrace.api.errors import AwsError, from_lab, make_dry_run_error
 from headrace.api.handling import ApiRequest, Caller, load
@@ -42,7 +42,8 @@ STS_GLOBAL = "us-east-1"
 
 
 def _unpack(body: bytes, encoding: str) -> bytes:
-    """Decodes a body by its Content-Encoding. Raises AwsError."""
+    """Returns a body decoded by its Content-Encoding, gzip. Raises AwsError for another encoding,
+    and for more than MAX_UNPACKED_BYTES."""
     if encoding == "gzip":
         unpacking = zlib.decompressobj(wbits=31)
         try:
@@ -77,28 +78,28 @@ class Endpoint:
     def __call__(self, incoming: Incoming) -> Answer:
         """Returns the answer to a request of HTTP. Never raises."""
         request_id = str(uuid.uuid4())
-        spoken: Format | None = None
+        protocol: Format | None = None
         try:
             claim, refused = _read_claim(incoming)
             if claim is None:
-                spoken = identify(incoming.remove_body(), "")
-                raise refused.as_aws(spoken.service.name)
+                protocol = identify(incoming.remove_body(), "")
+                raise refused.as_aws(protocol.service.name)
             if not unserved.is_served(claim.service):
                 answer = unserved.refuse_unserved(incoming, claim.service, request_id)
                 answer.headers.append(("x-amzn-RequestId", request_id))
                 return answer
             # The signature first: a body is read for callers whose key exists.
-            spoken = identify(incoming.remove_body(), claim.service)
+            protocol = identify(incoming.remove_body(), claim.service)
             keys = self.keys
-            self._verify(claim, incoming, spoken, keys)
+            self._verify(claim, incoming, protocol, keys)
             encoding = incoming.headers.get("content-encoding", "").strip().lower()
             if encoding not in ("", "identity"):
                 incoming = replace(incoming, body=_unpack(incoming.body, encoding))
-            spoken = identify(incoming, claim.service)
-            operation = spoken.get_operation()
-            answer = self._answer_request(spoken, operation, keys[claim.access_key], request_id)
+            protocol = identify(incoming, claim.service)
+            operation = protocol.get_operation()
+            answer = self._answer_request(protocol, operation, keys[claim.access_key], request_id)
         except AwsError as error:
-            answer = spoken.answer_error(error, request_id) if spoken else _answer_error(error)
+            answer = protocol.answer_error(error, request_id) if protocol else _answer_error(error)
         except Exception:
             # A defect of this program: the log has it, and the answer differs from a caller's
             # mistake.
@@ -106,20 +107,20 @@ class Endpoint:
             error = AwsError(
                 "InternalError", f"The lab's endpoint has a defect; its log says more at {request_id}.", 500
             )
-            answer = spoken.answer_error(error, request_id) if spoken else _answer_error(error)
+            answer = protocol.answer_error(error, request_id) if protocol else _answer_error(error)
         answer.headers.append(("x-amzn-RequestId", request_id))
         return answer
 
-    def _verify(self, claim: Claim, incoming: Incoming, spoken: Format, keys: Mapping[str, KeyPair]) -> None:
+    def _verify(self, claim: Claim, incoming: Incoming, protocol: Format, keys: Mapping[str, KeyPair]) -> None:
         """Checks signature, service and region of a claim. Raises AwsError with the service's own
         code."""
-        name = spoken.service.name
+        name = protocol.service.name
         try:
-            operation = spoken.service.operations.get(spoken.action)
+            operation = protocol.service.operations.get(protocol.action)
             unsigned = operation is not None and operation.unsigned_body
             verify(claim, incoming, lambda key: keys[key].secret if key in keys else None, self._now(), unsigned)
-            if claim.service != spoken.service.signing_name:
-                rule = f"Credential should be scoped to correct service: '{spoken.service.signing_name}'."
+            if claim.service != protocol.service.signing_name:
+                rule = f"Credential should be scoped to correct service: '{protocol.service.signing_name}'."
                 raise BadSignature(WRONG, rule)
             if claim.region != self._region and (name, claim.region) != ("sts", STS_GLOBAL):
                 raise BadSignature(
@@ -128,11 +129,11 @@ class Endpoint:
         except BadSignature as refused:
             raise refused.as_aws(name) from None
 
-    def _answer_request(self, spoken: Format, operation: Operation, pair: KeyPair, request_id: str) -> Answer:
+    def _answer_request(self, protocol: Format, operation: Operation, pair: KeyPair, request_id: str) -> Answer:
         """Reads the parameters, checks permissions, calls the handler, and returns its answer.
         Raises AwsError, also in place of the answer of a dry run."""
-        service = spoken.service.name
-        params = spoken.read(operation)
+        service = protocol.service.name
+        params = protocol.read(operation)
         served = self._served.get((service, operation.name))
         if served is None:
             raise AwsError("UnsupportedOperation", f"The operation {operation.name} is not supported by this lab.")
@@ -147,13 +148,13 @@ class Endpoint:
                 raise from_lab(error, service) from None
         if request.dry_run:
             raise make_dry_run_error(service)
-        return spoken.answer(operation, result, request_id)
+        return protocol.answer(operation, result, request_id)
 
 
 def _read_claim(incoming: Incoming) -> tuple[Claim | None, BadSignature]:
     """Returns the claim of a request; where it cannot be read, None with the reason."""
     try:
-        return claim_of(incoming), BadSignature(WRONG)
+        return read_claim(incoming), BadSignature(WRONG)
     except BadSignature as refused:
         return None, refused
 
@@ -167,7 +168,7 @@ KEYS, CONNECTION, FAILED = b"K", b"F", b"E"
 MAX_MESSAGE_BYTES = 4096
 # Most bytes of all keys: 100 users with 10 policies of 6,144 characters each, and some room.
 MAX_KEYS_BYTES = 16 << 20
-# New objects after which Python looks for circles among them. A guess: some hundred requests.
+# New objects after which Python's cyclic garbage collector runs. A guess: some hundred requests.
 GC_OBJECTS = 20_000
 
 
@@ -182,22 +183,24 @@ def prepare() -> None:
 
 
 def run(listener: socket.socket, channel: socket.socket, place: Place, region: str, keys: bytes) -> None:
-    """Serves until the supervisor ends."""
+    """Gives up the process's rights, and serves HTTP until the supervisor ends. `keys`: a message
+    of `as_message`."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     drop_rights()
     broker = Broker(channel)
     endpoint = Endpoint(LabPool(lambda: HandedLab(place, broker.connect)), from_message(keys), region)
-    # Loaded modules stay: the collector need not look through them again and again.
+    # Loaded modules stay: the collector need not examine them.
     gc.collect()
     gc.freeze()
-    # Objects of a request have no circles: looking for them at every 700th object is useless.
+    # Objects of a request have no reference cycles: a run at every 700th object is useless.
     gc.set_threshold(GC_OBJECTS, *gc.get_threshold()[1:])
     threading.Thread(target=HttpServer(listener, endpoint).serve_forever, daemon=True).start()
     listen_to(channel, broker, endpoint)
 
 
 def listen_to(channel: socket.socket, broker: Broker, endpoint: Endpoint) -> None:
-    """Takes what the supervisor sends until it ends."""
+    """Receives connections and key pairs from the supervisor, and hands them to the broker and the
+    endpoint, until the supervisor ends."""
     while True:
         message, descriptors = receive_message(channel)
         if not message:
@@ -220,7 +223,8 @@ def _read_keys(descriptor: int) -> Mapping[str, KeyPair]:
 
 
 def receive_message(channel: socket.socket) -> tuple[bytes, list[int]]:
-    """Receives a message and the descriptors that came with it; b"" at the end."""
+    """Returns the next message and the descriptors that came with it; b"" where the channel has
+    ended."""
     numbers = array.array("i")
     try:
         message, ancillary, _, _ = channel.recvmsg(MAX_MESSAGE_BYTES, socket.CMSG_SPACE(numbers.itemsize))
@@ -233,6 +237,6 @@ def receive_message(channel: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def end(code: int) -> None:
-    """Ends at once: threads that still answer must not hold up the end."""
+    """Ends the process at once: threads that still answer must not delay it."""
     sys.stderr.flush()
     os._exit(code)

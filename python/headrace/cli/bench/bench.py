@@ -91,7 +91,7 @@ RUN_HELP = "An id, a part of it that no other has, `latest`, or `latest~1` (the 
 
 
 def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
-    """Prints a run, and writes its page where a file is named."""
+    """Prints a run in the form asked for, and writes its page where a file is named."""
     write_report(report, lambda: benchmarks.build_view(record))
     if output == "json":
         return print_json(record.document | {"folder": record.folder, "run_toml": record.run_toml})
@@ -170,16 +170,15 @@ class RunOptions(StorePlace):
     output: OutputOption = "table"
 
     def carry_out(self, benchmark: Benchmark, target: Target) -> None:
-        """Prepares, runs, shows and cleans up. Raises as `bench.run`; figures measured before the
-        error are shown first."""
+        """Prepares the data and runs the benchmark, prints the run, and removes the data if asked
+        to. Raises as `bench.run`; a run that ended early is printed first."""
         check_chart_path(self.report)
         # `timeout` and `systemctl stop` end it as Ctrl-C does: nothing is left running.
         with ends_as_interrupts():
             self._carry_out(benchmark, target)
 
     def _carry_out(self, benchmark: Benchmark, target: Target) -> None:
-        """Prepares the data and runs the benchmark, prints the run, also one that ended early, and
-        removes the data if asked to. Raises as `bench.run`."""
+        """Does what `carry_out` does, without its handling of signals."""
         is_new = bench.prepare(benchmark, target, threads=self.threads, seed=self.seed, fresh=self.fresh, say=say)
         if self.prepare_only:
             say("prepared" if is_new else "was prepared before")
@@ -191,7 +190,7 @@ class RunOptions(StorePlace):
         try:
             try:
                 with show_progress("") as bar:
-                    hooks = {"progress": bar, "on_second": lambda second: _tell(bar, second)}
+                    hooks = {"progress": bar, "on_second": lambda second: _show_second(bar, second)}
                     record = bench.run(benchmark, target, **given, **destination, **hooks)
             except bench.BrokenRun as broken:
                 show_run(broken.record, self.output, self.report)
@@ -230,7 +229,7 @@ class FileRun(LabPlace, RunOptions, MeasuredOptions):
     """A run on files, or on a device."""
 
     def run(self, benchmark: Benchmark, folder: Path) -> None:
-        """Raises InputError, and as `carry_out`."""
+        """Runs a benchmark on a folder or block device, as `carry_out` does."""
         lab = self.open().place if self.volume else None
         self.carry_out(benchmark, bench.make_file_target(folder, lab=lab, **self.list_facts()))
 
@@ -247,7 +246,8 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
     """A run on a server."""
 
     def run(self, benchmark: Benchmark) -> None:
-        """Raises InputError and CouldNotRun, and as `carry_out`."""
+        """Runs a benchmark on the server, as `carry_out` does. Raises InputError where neither or
+        both of address and server are named."""
         if (self.address is None) == (self.server is None):
             rule = "name one: an address, or a server of the lab"
             hint = "For example mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock, or --server db."
@@ -257,8 +257,8 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
         self.carry_out(benchmark, self._make_address_target() if self.address else self._find_lab_target())
 
     def _make_address_target(self) -> Target:
-        """Returns the server at the address as a target; a database is named where the address has
-        none."""
+        """Returns the server at the address as a target; an address without a database gets
+        DEFAULT_DATABASE."""
         address = self.read_address(str(self.address))
         address = address if address.database else address.with_database(DEFAULT_DATABASE)
         lab = self.open().place if self.volume else None
@@ -288,8 +288,8 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
         )
 
 
-def _tell(bar: Ticker, second: Second) -> None:
-    """Shows the last second next to the bar."""
+def _show_second(bar: Ticker, second: Second) -> None:
+    """Shows phase, rate and p95 of the last second next to the progress bar."""
     parts = ["warming up" if second.phase == "warmup" else "measuring"]
     parts += [f"{second.tps:,.0f}/s"] if second.tps is not None else []
     parts += [f"p95 {second.p95_ms:,.1f} ms"] if second.p95_ms is not None else []
@@ -312,7 +312,7 @@ def _parse_pairs(texts: list[str] | None) -> dict[str, str]:
     return pairs
 
 
-def _parse_typed(texts: list[str] | None) -> dict[str, int | bool]:
+def _parse_script_options(texts: list[str] | None) -> dict[str, int | bool]:
     """Reads options of sysbench's scripts: on and off, or whole numbers. Raises InputError."""
     options: dict[str, int | bool] = {}
     for key, value in _parse_pairs(texts).items():
@@ -359,7 +359,11 @@ def sysbench_oltp(
     ] = None,
 ) -> None:
     """Run sysbench's OLTP scripts on a server."""
-    on.run(bench.SysbenchOltp(script, tables, rows, distribution, _parse_numbers(parameter), _parse_typed(option_)))
+    on.run(
+        bench.SysbenchOltp(
+            script, tables, rows, distribution, _parse_numbers(parameter), _parse_script_options(option_)
+        )
+    )
 
 
 @run_app.command()
@@ -454,7 +458,7 @@ def list_all(
 ) -> None:
     """List the runs, the newest last, or show one; csv of one is its time line."""
     if run is not None:
-        return _show(place, run, report, output)
+        return _show_stored_run(place, run, report, output)
     if report is not None:
         raise InputError("--report", "draws one run", "headrace bench list --help", "Name it, for example latest.")
     run_store = place.open_store()
@@ -488,7 +492,7 @@ def _make_csv_row(record: RunRecord) -> dict[str, object]:
     return {**cells, **record.summary}
 
 
-def _show(place: StorePlace, run: str, report: Path | None, output: Output) -> None:
+def _show_stored_run(place: StorePlace, run: str, report: Path | None, output: Output) -> None:
     """Prints a run, or its time line (csv), and writes its page."""
     check_chart_path(report)
     record = place.open_store().open(run)

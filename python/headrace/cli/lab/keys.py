@@ -83,12 +83,13 @@ def _list_facts(key: calls.Key) -> list[tuple[str, object]]:
     ]
 
 
-def _print(key: calls.Key, output: str) -> None:
+def _print_key(key: calls.Key, output: str) -> None:
     print_answer(key, output, [_make_row(key)], COLUMNS, lambda: (format_pairs(_list_facts(key)),))
 
 
 def _check_free_alias(lab: Lab, name: str | None) -> None:
-    """Refuses a name that is taken, before a key is created: nothing is half-made."""
+    """Raises InputError for an alias that is in use or belongs to AWS, before a key is created for
+    it."""
     if name is not None and name.startswith(AWS_ALIAS):
         raise InputError(name, f"names that begin with {AWS_ALIAS} belong to AWS", ALIAS_SOURCE, "Choose another name.")
     if name is not None and any(name == entry["alias"] for entry in lab.keys()["aliases"]):
@@ -96,7 +97,8 @@ def _check_free_alias(lab: Lab, name: str | None) -> None:
 
 
 def _set_alias(lab: Lab, name: str | None, key: calls.Key) -> calls.Key:
-    """Gives a new key its alias, if a name was given."""
+    """Gives a new key its alias, if a name was given, and returns the key. Raises HeadraceError,
+    after it has said that the key exists."""
     if name is None:
         return key
     try:
@@ -147,7 +149,7 @@ def create(
         else:
             key = lab.create_key(description, tags=key_tags or None, kms_endpoint=kms_endpoint, **there)
         key = _set_alias(lab, name, key)
-    _print(key, output)
+    _print_key(key, output)
 
 
 @commands.command()
@@ -169,8 +171,8 @@ def export(
         say(f"{file}: who has it can read what {key} protects")
 
 
-def _count_protected(lab: Lab, arn: str) -> str:
-    """Counts the volumes and snapshots under a key, in words; "" for none."""
+def _describe_protected(lab: Lab, arn: str) -> str:
+    """Returns the number of volumes and snapshots under a key in words; "" for none."""
     volumes = sum(volume["kms_key"] == arn for volume in lab.volumes())
     snapshots = sum(snapshot["kms_key"] == arn for snapshot in lab_client.list_all_snapshots(lab))
     counts = ((volumes, "volume"), (snapshots, "snapshot"))
@@ -189,7 +191,7 @@ def list_keys(
     """List the keys and their aliases, or show one; never its material."""
     with place.open() as lab:
         if key is not None:
-            return _print(lab.describe_key(key), output)
+            return _print_key(lab.describe_key(key), output)
         keys = lab.keys()["keys"]
     rows = [_make_row(key) for key in keys]
     cells = [
@@ -233,16 +235,17 @@ def state(
             details = lab.cancel_key_deletion(key)
         else:
             details = lab.disable_key(key)
-        protects = _count_protected(lab, details["arn"]) if state == "disabled" else ""
+        protects = _describe_protected(lab, details["arn"]) if state == "disabled" else ""
     say(f"{details['id']}: {details['state']}")
     if protects:
         say(f"until it is enabled, nothing opens {protects}")
 
 
 def _schedule_deletion(lab: Lab, key: str, days: int, yes: bool) -> None:
-    """Deletes a key after some days of lab time."""
+    """Schedules the deletion of a key after some days of lab time, after a question unless
+    `yes`."""
     details = lab.describe_key(key)
-    protects = _count_protected(lab, details["arn"])
+    protects = _describe_protected(lab, details["arn"])
     also = f" Nobody can read {protects} then." if protects else ""
     confirm(yes, f"Delete {details['id']} ({details['description'] or key})?{also}", key, "would be deleted")
     details = lab.schedule_key_deletion(key, days)

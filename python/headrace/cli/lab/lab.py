@@ -119,25 +119,25 @@ def up(
     if foreground:
         return lab_client.become_daemon(place.data_dir, place.socket, settings)
     try:
-        begun = lab_client.start_lab(place.data_dir, place.socket, settings)
+        start = lab_client.start_lab(place.data_dir, place.socket, settings)
     except lab_client.LabRefused as refused:
         if refused.kind != "in-use" or not _restart_endpoint(place, api_port):
             raise
         return None
-    with begun as started:
-        say(f"lab up: process {started.get_pid()}, {started.place.socket}")
-        say_each("note", lab_client.list_notes(started.status()))
+    with start as lab:
+        say(f"lab up: process {lab.get_pid()}, {lab.place.socket}")
+        say_each("note", lab_client.list_notes(lab.status()))
 
 
 def _restart_endpoint(place: LabPlace, api_port: int) -> bool:
-    """Starts an endpoint that had ended in a lab that is up, at its former port; returns whether it
-    did."""
-    with place.open() as running:
-        endpoint = startup.find(Path(running.status()["data_dir"]))
+    """Starts the AWS endpoint of a lab that is up again where it has ended, at its former port
+    unless another is named; returns whether it did."""
+    with place.open() as lab:
+        endpoint = startup.find_endpoint(Path(lab.status()["data_dir"]))
         if endpoint is None or endpoint.answers or not api_port:
             return False
-        former = int(endpoint.url.rpartition(":")[2])
-        lab_client.serve_again(running, former if api_port == API_PORT else api_port)
+        former_port = int(endpoint.url.rpartition(":")[2])
+        lab_client.serve_again(lab, former_port if api_port == API_PORT else api_port)
     say("the lab is up already; its AWS endpoint had ended, and is started again")
     return True
 
@@ -161,7 +161,7 @@ def status(place: LabPlace, output: OutputOption = "table") -> None:
     with place.open() as lab:
         answer = lab.status()
         volumes = lab.volumes()
-    endpoint = startup.find(Path(answer["data_dir"]))
+    endpoint = startup.find_endpoint(Path(answer["data_dir"]))
     if endpoint is not None and not endpoint.answers:
         say(f"note: the AWS endpoint at {endpoint.url} has ended: headrace lab up starts it again")
     say_each("note", lab_client.list_notes(answer))
@@ -270,7 +270,7 @@ def init(
     pair, is_new = keys.ensure_root_pair(folder)
     startup.wait_for_keys(folder)
     say(f"{'made' if is_new else 'kept'} the key pair {pair.access_key} in {keys.get_key_folder(folder)}")
-    endpoint = startup.find(folder)
+    endpoint = startup.find_endpoint(folder)
     url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{api_port}", REGION)
     parts = keys.build_profile_sections(pair.access_key, pair.secret, region, url)
     if no_profile:
@@ -318,7 +318,7 @@ def _add_user(folder: Path, name: str, policy: list[Path]) -> None:
     """Makes a user, and prints its profile."""
     pair = keys.add_user(folder, name, policy)
     startup.wait_for_keys(folder)
-    endpoint = startup.find(folder)
+    endpoint = startup.find_endpoint(folder)
     url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{API_PORT}", REGION)
     say(f"made user {name}; the secret is shown once, and lies in {keys.get_key_folder(folder)}")
     print(f"[headrace-{name}]\naws_access_key_id = {pair.access_key}\naws_secret_access_key = {pair.secret}")
@@ -350,12 +350,13 @@ def _remove_user(folder: Path, name: str, yes: bool) -> None:
     say(f"removed user {name}")
 
 
-# Seconds between two questions for new events.
+# Seconds between two requests for new events.
 LOOK_EVERY_S = 0.5
 
 
 def _print_events(place: LabPlace, follow: bool, cursor: str | None, as_json: bool) -> None:
-    """Prints changes of state, and goes on with `follow`."""
+    """Prints changes of state, and with `follow` new ones until an interrupt; says the cursor
+    behind the last."""
     with place.open() as lab:
         while True:
             answer = lab.events_since(cursor)

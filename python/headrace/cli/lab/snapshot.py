@@ -124,31 +124,32 @@ class TimerOptions:
         return self.every is not None
 
     def write(
-        self, place: LabPlace, ec2: Ec2Options, account: Path | None, server: str, name: str | None, words: list[str]
+        self, place: LabPlace, ec2: Ec2Options, account: Path | None, server: str, name: str | None, options: list[str]
     ) -> None:
-        """Prints the units, or writes them to a folder. `account`: the option file with its
-        password; `words`: more options of each run. Raises InputError."""
-        server_name, take_words = server, ["snapshot", "take", server, *words]
-        where = list_place_options(place)
+        """Prints the units, or writes them to a folder. `account`: the option file with the
+        password of the server's account; `options`: more options of `take`. Raises InputError."""
+        server_name, take_arguments = server, ["snapshot", "take", server, *options]
+        place_options = list_place_options(place)
         if "://" in server or ec2.on == "ec2":
             if name is None:
                 raise InputError(server, "is an address, and its sets need a name", "", "Add --name.")
-            server_name, given = name, {"--profile": ec2.profile, "--region": ec2.region}
-            where = ["--on", "ec2", *(word for key, value in given.items() if value for word in (key, value))]
-            take_words += ["--name", name]
-            take_words += [] if account is None else ["--defaults-file", str(account.absolute())]
-        prune_words = None
+            server_name, given = name, {"--profile": ec2.profile or "", "--region": ec2.region or ""}
+            place_options = ["--on", "ec2", *(text for option in given.items() if option[1] for text in option)]
+            take_arguments += ["--name", name]
+            take_arguments += [] if account is None else ["--defaults-file", str(account.absolute())]
+        prune_arguments = None
         if self.keep is not None or self.keep_for is not None:
             if self.keep_for is not None:
                 read_span(self.keep_for, "--keep-for")
             limits = ["--keep", str(self.keep)] if self.keep else []
             limits += ["--keep-for", self.keep_for] if self.keep_for else []
-            prune_words = ["snapshot", "prune", "--server", server_name, *limits, "--yes", *where]
+            prune_arguments = ["snapshot", "prune", "--server", server_name, *limits, "--yes", *place_options]
         every_s = int(read_span(str(self.every), "--every"))
         program = [sys.executable, "-m", "headrace"]
-        self._put(retention.build_units(server_name, program, [*take_words, *where], prune_words, every_s))
+        take_arguments += place_options
+        self._write_units(retention.build_units(server_name, program, take_arguments, prune_arguments, every_s))
 
-    def _put(self, units: dict[str, str]) -> None:
+    def _write_units(self, units: dict[str, str]) -> None:
         """Prints the units, or writes them into the folder that was named. Raises InputError for
         one that is not there."""
         if self.into is None:
@@ -171,10 +172,11 @@ WAIT_LOCK_S, HOLD_S = 5.0, 10.0
 
 
 def _list_lock_options(no_lock: bool, no_freeze: bool, wait_lock: float, hold: float) -> list[str]:
-    """Returns the options of `take` about its locks that differ from the usual."""
-    words = ["--no-lock"] * no_lock + ["--no-freeze"] * no_freeze
-    words += [] if wait_lock == WAIT_LOCK_S else ["--wait-lock", f"{wait_lock:g}"]
-    return words + ([] if hold == HOLD_S else ["--hold", f"{hold:g}"])
+    """Returns the options of `take` about its locks that differ from their defaults; `wait_lock`
+    and `hold` in seconds."""
+    options = ["--no-lock"] * no_lock + ["--no-freeze"] * no_freeze
+    options += [] if wait_lock == WAIT_LOCK_S else ["--wait-lock", f"{wait_lock:g}"]
+    return options + ([] if hold == HOLD_S else ["--hold", f"{hold:g}"])
 
 
 SERVER = "A server of the lab; or mysql://USER@... of one on this EC2 instance. Default: db."
@@ -206,12 +208,10 @@ def take(
     """Take a snapshot of all volumes of a running server, with its commits held back and its
     filesystems frozen for a moment. With --every: print or write the systemd units that do so."""
     if timer.check():
-        words = [
-            *_list_lock_options(no_lock, no_freeze, wait_lock, hold),
-            *(word for pair in tag or () for word in ("--tag", pair)),
-        ]
-        words += ["--description", description] if description else []
-        return timer.write(place, ec2, password.defaults_file, server, name, words)
+        unit_options = _list_lock_options(no_lock, no_freeze, wait_lock, hold)
+        unit_options += [text for pair in tag or () for text in ("--tag", pair)]
+        unit_options += ["--description", description] if description else []
+        return timer.write(place, ec2, password.defaults_file, server, name, unit_options)
     options: targets.SnapshotSettings = {
         "tags": read_tags(tag),
         "description": description,
@@ -229,11 +229,10 @@ def take(
             with show_progress(f"storing {taken.snapshot_set.id}") as tick:
                 wait_for_set(request.service, taken.snapshot_set, tick)
     say_each("note", taken.notes)
-    rows = taken.snapshot_set.to_dict() | {
-        "locked_ms": round(taken.locked_ms, 1),
-        "frozen_ms": round(taken.frozen_ms, 1),
-    }
-    print_answer(rows, output, [rows], (*SET_COLUMNS, "locked_ms"), lambda: (format_pairs(_list_set_facts(taken)),))
+    times = {"locked_ms": round(taken.locked_ms, 1), "frozen_ms": round(taken.frozen_ms, 1)}
+    document = taken.snapshot_set.to_dict() | times
+    columns = (*SET_COLUMNS, "locked_ms")
+    print_answer(document, output, [document], columns, lambda: (format_pairs(_list_set_facts(taken)),))
 
 
 @contextmanager
@@ -245,8 +244,8 @@ def _open_request(
     name: str | None,
     options: targets.SnapshotSettings,
 ) -> Iterator[SnapshotRequest]:
-    """Opens the request of a snapshot: for a server of the lab by its name, for others by
-    address."""
+    """Yields the request for a snapshot set of a server: of the lab by its name, of EC2 by its
+    address. Raises InputError, NoLab."""
     if "://" in server or ec2.on == "ec2":
         address = password.read_address(server)
         with replace(ec2, on="ec2").open(place) as service:
@@ -382,14 +381,10 @@ def restore(
         if warm:
             loaded = warming.warm_server(server, lambda share, what: tick(share))
             say(f"loaded {loaded / 2**20:,.0f} MiB in order of need")
-    rows = server.to_dict() | {"set": snapshot_set.id, "gtid": snapshot_set.gtid}
-    facts = [
-        ("server", server.name),
-        ("set", snapshot_set.id),
-        ("GTID", snapshot_set.gtid),
-        ("address", rows["address"]),
-    ]
-    print_answer(rows, output, [rows], ("name", "set", "gtid", "address"), lambda: (format_pairs(facts),))
+    document = server.to_dict() | {"set": snapshot_set.id, "gtid": snapshot_set.gtid}
+    columns = ("name", "set", "gtid", "address")
+    facts = [(title, document[name]) for title, name in zip(("server", "set", "GTID", "address"), columns, strict=True)]
+    print_answer(document, output, [document], columns, lambda: (format_pairs(facts),))
 
 
 def _print_volumes(restored: list[RestoredVolume], output: str) -> None:
@@ -432,11 +427,11 @@ def prune(
                 [entry for entry in snapshot_sets if entry.identity == identity], now, keep, keep_for_s
             )
         ]
-        going = [verdict for verdict in verdicts if verdict.goes]
+        to_delete = [verdict for verdict in verdicts if verdict.goes]
         failures: dict[str, str] = {}
-        if going and not dry_run:
-            confirm(yes, f"Delete {len(going)} sets?", f"{len(going)} sets", "are deleted")
-            for identity in sorted({verdict.chosen.identity for verdict in going}):
+        if to_delete and not dry_run:
+            confirm(yes, f"Delete {len(to_delete)} sets?", f"{len(to_delete)} sets", "are deleted")
+            for identity in sorted({verdict.chosen.identity for verdict in to_delete}):
                 same = [verdict for verdict in verdicts if verdict.chosen.identity == identity]
                 failures |= retention.prune(service, same)
     verdicts = [
@@ -455,9 +450,10 @@ def prune(
 
 
 def list_place_options(place: LabPlace) -> list[str]:
-    """Returns the options that find the same lab again."""
-    words = [] if place.data_dir is None else ["--lab", str(place.data_dir.absolute())]
-    return words + ([] if place.socket is None else ["--socket", str(place.socket.absolute())])
+    """Returns the options --lab and --socket of a command for the same lab, as far as they were
+    given."""
+    options = [] if place.data_dir is None else ["--lab", str(place.data_dir.absolute())]
+    return options + ([] if place.socket is None else ["--socket", str(place.socket.absolute())])
 
 
 # --- snapshots of volumes -------------------------------------------------------------------------
@@ -471,7 +467,7 @@ def _format_mib(count: int) -> str:
     return f"{format_number(count / 2**20)} MiB"
 
 
-def _build_table(rows: Sequence[calls.Snapshot]) -> Table:
+def _build_snapshot_table(rows: Sequence[calls.Snapshot]) -> Table:
     """Returns snapshots as a table; stored and full sizes in MiB."""
     cells = [
         (
@@ -490,9 +486,9 @@ def _build_table(rows: Sequence[calls.Snapshot]) -> Table:
     return make_table(columns, cells, right=("GiB", "stored", "in all"))
 
 
-def _print(rows: Sequence[calls.Snapshot], output: str) -> None:
+def _print_snapshots(rows: Sequence[calls.Snapshot], output: str) -> None:
     print_answer(
-        rows, output, [dict(row) | dict(row["blocks"]) for row in rows], COLUMNS, lambda: (_build_table(rows),)
+        rows, output, [dict(row) | dict(row["blocks"]) for row in rows], COLUMNS, lambda: (_build_snapshot_table(rows),)
     )
 
 
@@ -514,10 +510,11 @@ def create(
         snapshots = lab.create_snapshots(volumes, description, snapshot_tags or None, copy_tags)
         if wait:
             snapshots = [_wait_completed(lab, snapshot["id"]) for snapshot in snapshots]
-    _print(snapshots, output)
+    _print_snapshots(snapshots, output)
 
 
 def _wait_completed(lab: Lab, snapshot: str) -> calls.Snapshot:
+    """Waits until a snapshot is stored, and returns it; shows a progress bar."""
     with show_progress(f"storing {snapshot}") as tick:
         return waiting.wait_for_snapshot(lab, snapshot, tick)
 
@@ -548,7 +545,7 @@ def list_snapshots(
             )
             return
         rows = lab_client.list_all_snapshots(lab, volume)
-    _print(sorted(rows, key=lambda row: row["started_at"]), output)
+    _print_snapshots(sorted(rows, key=lambda row: row["started_at"]), output)
 
 
 def _print_bin(lab: Lab, output: str) -> None:
@@ -625,7 +622,7 @@ def copy(
             snapshot, store=store, region=region, encrypted=encrypted or None, kms_key=kms_key, description=description
         )
         copied = _wait_completed(lab, copied["id"]) if wait else copied
-    _print([copied], output)
+    _print_snapshots([copied], output)
 
 
 @app.command("modify")

@@ -115,15 +115,17 @@ def fault(
         return _change_member(place, volume, str(kind), settings, mib_s, yes)
     with place.open() as lab:
         if clear is not None:
-            cleared, every = lab.clear_fault(volume, None if clear == "all" else clear), clear == "all"
-            more = ", and every degraded time" if every else ""
+            cleared = lab.clear_fault(volume, None if clear == "all" else clear)
+            more = ", and every degraded time" if clear == "all" else ""
             say(f"{volume}: {cleared} fault{'s' * (cleared != 1)} cleared{more}")
         elif kind is None:
             faults = lab.faults(volume)
-            print_answer(faults, output, [dict(fault) for fault in faults], FAULT_CSV, lambda: (_build_table(faults),))
+            print_answer(
+                faults, output, [dict(fault) for fault in faults], FAULT_CSV, lambda: (_build_fault_table(faults),)
+            )
         else:
             started = settings.begin(lab, volume, kind)
-            print_answer(started, output, [dict(started)], FAULT_CSV, lambda: (_build_table([started]),))
+            print_answer(started, output, [dict(started)], FAULT_CSV, lambda: (_build_fault_table([started]),))
 
 
 def _change_member(
@@ -141,7 +143,7 @@ def _change_member(
         raise refuse.input("slow", "needs --caps, --extra-ms or both", "For example --caps 20%.")
     with place.open() as lab:
         if kind == "fail":
-            _fail(lab, volume, index, yes)
+            _fail_member(lab, volume, index, yes)
         elif kind == "slow":
             lab.slow_member(volume, index, caps_percent, settings.extra_ms)
         elif kind == "restore":
@@ -152,9 +154,9 @@ def _change_member(
     say(f"{volume}: member {index} {done[kind]}")
 
 
-def _fail(lab: Lab, volume: str, index: int, yes: bool) -> None:
-    """Fails a member. Asks where data would be lost with it; says where the next one would lose
-    some."""
+def _fail_member(lab: Lab, volume: str, index: int, yes: bool) -> None:
+    """Fails a member, after a question where data would be lost with it unless `yes`; says which
+    members then have the last copy of data."""
     members = lab.describe(volume)["members"]
     if index < len(members) and members[index]["last_copy"]:
         gone = ", ".join(str(member["index"]) for member in members if member["state"] in ("failed", "rebuilding"))
@@ -171,7 +173,7 @@ def _fail(lab: Lab, volume: str, index: int, yes: bool) -> None:
 FAULT_CSV = ("id", "kind", "starts_at", "ends_at", "seed")
 
 
-def _build_table(rows: Sequence[Fault]) -> Table:
+def _build_fault_table(rows: Sequence[Fault]) -> Table:
     """Returns the faults of a volume as a table."""
     cells = [
         (row["id"], row["kind"], row.get("starts_at"), row.get("ends_at") or "until attached anew", row.get("seed"))
@@ -208,12 +210,13 @@ def balance(
             lab.set_balance(volume, target_percent, member)
         if saved is not None:
             lab.restore_balance(volume, saved)
-        now = lab.balance(volume)
+        answer = lab.balance(volume)
     if save is not None:
-        balances.save(now, save)
+        balances.save(answer, save)
         say(f"{volume}: balances saved in {save}")
-    rows = [{"member": index} | dict(credits or {}) for index, credits in enumerate(now["members"])]
-    print_answer(now, output, rows, ("member", "credits", "capacity", "percent"), lambda: _list_balance_parts(now))
+    rows = [{"member": index} | dict(credits or {}) for index, credits in enumerate(answer["members"])]
+    columns = ("member", "credits", "capacity", "percent")
+    print_answer(answer, output, rows, columns, lambda: _list_balance_parts(answer))
 
 
 def _list_balance_parts(answer: Mapping[str, Any]) -> list[object]:
@@ -267,7 +270,7 @@ def metrics(
     with place.open() as lab:
         answer = lab.metrics(volume, unit, last=rows, member=member)
     if output == "table":
-        cells = [list_rate_cells(t_s, row) for t_s, row in lab_metrics.convert_volume_rows(answer).items()]
+        cells = [make_rate_row(t_s, row) for t_s, row in lab_metrics.convert_volume_rows(answer).items()]
         show(make_table(RATE_COLUMNS, cells, right=RATE_COLUMNS[1:]))
     else:
         print_frame(lab_metrics.build_frame(answer), output)
@@ -286,16 +289,16 @@ def _print_nvme(place: LabPlace, volume: str, member: int | None, binary: bool, 
         return
     statistics = nvme.read_page(page)
     columns = ("field", "from_us", "until_us", "value")
-    listed = statistics.list_rows()
+    rows = statistics.list_rows()
     cells = [
         [
             value if isinstance(value, str) else "" if value is None else format_number(value, 0)
             for value in row.values()
         ]
-        for row in listed
+        for row in rows
     ]
     print_answer(
-        statistics.to_document(), output, listed, columns, lambda: [make_table(columns, cells, right=columns[1:])]
+        statistics.to_document(), output, rows, columns, lambda: [make_table(columns, cells, right=columns[1:])]
     )
 
 
@@ -305,9 +308,10 @@ RATE_COLUMNS = (
 )  # fmt: skip
 
 
-def list_rate_cells(t_s: int, row: Mapping[str, float | None]) -> list[str]:
-    """Returns the cells of RATE_COLUMNS: of a row that begins at `t_s` (s since 1970), I/O p50 and
-    p99 in ms, and the share of the time in which more was asked than the tightest limit gives."""
+def make_rate_row(t_s: int, row: Mapping[str, float | None]) -> list[str]:
+    """Returns metrics of a second or minute that begins at `t_s` (s since 1970) as a row of
+    RATE_COLUMNS: rates, I/O p50 and p99 in ms, balance in percent, and the percentage of the time
+    in which the demand was above the tightest limit."""
     at = datetime.fromtimestamp(t_s, UTC)
     counts = [format_number(round(row[name] or 0.0)) for name in ("read_iops", "write_iops")]
     sizes = [f"{row[name] or 0.0:,.1f}" for name in ("read_mib_s", "write_mib_s", "queue")]
@@ -411,12 +415,12 @@ def create(
             volume = lab.create(str(spec), name, tags=volume_tags or None, **settings)
         if attach:
             volume = lab.attach(volume["id"])
-    _warn(volume)
-    _print(volume, output)
+    _print_warnings(volume)
+    _print_volume(volume, output)
 
 
 class _NewVolume(TypedDict):
-    """The settings of a new volume that a copy takes from its volume."""
+    """The settings of a new volume that cannot be given for a copy."""
 
     as_of: str | None
     balance_percent: float | None
@@ -427,7 +431,7 @@ class _NewVolume(TypedDict):
 
 
 class _Copy(TypedDict, total=False):
-    """The shape of a copy; a part that it lacks is that of the volume."""
+    """Type, size, IOPS and MiB/s of a copy; those left out are the source's."""
 
     volume_type: str
     size_gib: int
@@ -464,7 +468,7 @@ def list_volumes(
     """List the volumes of the lab; of one: limits, device, members, modification."""
     with place.open() as lab:
         if volume is not None:
-            return _print(lab.describe(volume), output)
+            return _print_volume(lab.describe(volume), output)
         volumes = lab.volumes()
     print_answer(
         volumes,
@@ -489,8 +493,8 @@ def attach(
     """Attach a volume as a block device."""
     with place.open() as lab:
         attached = lab.attach(volume, name, unpaced, not no_probe)
-    _warn(attached)
-    _print(attached, output)
+    _print_warnings(attached)
+    _print_volume(attached, output)
 
 
 @app.command()
@@ -521,7 +525,7 @@ def delete(volume: VolumeArgument, place: LabPlace, yes: YesOption = False) -> N
 
 
 def _refuse_servers_volume(lab: Lab, volume: LabVolume) -> None:
-    """Refuses the volume of a database server that there is, running or not. Raises InputError."""
+    """Raises InputError for a volume of a database server of the lab, running or not."""
     server = (volume.get("tags") or {}).get(servers_volumes.TAG)
     if server is not None and server in record.list_names(record.find_data_dir(lab)):
         hint = f"Remove the server with its data: headrace mysql destroy {server}."
@@ -618,17 +622,17 @@ app.command("record")(record_decisions)
 app.command("fault", epilog=FAULT_EPILOG)(fault)
 
 
-def _warn(volume: LabVolume) -> None:
+def _print_warnings(volume: LabVolume) -> None:
     say_each("note", (volume.get("attachment") or {}).get("warnings") or ())
 
 
-def _print(volume: LabVolume, output: Output) -> None:
+def _print_volume(volume: LabVolume, output: Output) -> None:
     print_answer(volume, output, [make_volume_row(volume)], VOLUME_CSV, lambda: _list_parts(volume))
 
 
 def _list_parts(volume: LabVolume) -> list[object]:
-    """Returns what is shown of a volume: its facts, its modification and, of an array, its
-    members."""
+    """Returns the parts that are printed of a volume: its facts, its modification and, of an array,
+    its members."""
     parts: list[object] = [format_pairs(_list_facts(volume) + _list_device_facts(volume.get("attachment")))]
     if modification := volume.get("modification"):
         parts += ["", _build_modification_table([{"volume": volume.get("name") or volume["id"], **modification}])]
@@ -689,22 +693,16 @@ def _list_device_facts(attachment: Attachment | None) -> list[tuple[str, object]
 def _describe_member(member: Member) -> str:
     """Returns a member of an array in words: limits in IOPS and MiB/s, balance in percent, delay of
     a slow one in ms, progress of a rebuild."""
-    facts = (
-        [f"{format_number(member['iops'])} IOPS, {format_number(member['throughput_mib_s'])} MiB/s"]
-        if member.get("iops") is not None
-        else []
-    )
-    facts += (
-        [f"balance {format_percent_cell(member['balance_percent'])}"]
-        if member.get("balance_percent") is not None
-        else []
-    )
-    facts += (
-        [f"{format_number(member.get('caps_percent'))} % of that, {format_number(member.get('extra_ms'))} ms added"]
-        if member["state"] == "slow"
-        else []
-    )
-    facts += [f"{format_percent_cell(member.get('done_percent'))} rebuilt"] if member["state"] == "rebuilding" else []
+    facts = []
+    if member.get("iops") is not None:
+        facts.append(f"{format_number(member['iops'])} IOPS, {format_number(member['throughput_mib_s'])} MiB/s")
+    if member.get("balance_percent") is not None:
+        facts.append(f"balance {format_percent_cell(member['balance_percent'])}")
+    if member["state"] == "slow":
+        caps, extra_ms = format_number(member.get("caps_percent")), format_number(member.get("extra_ms"))
+        facts.append(f"{caps} % of that, {extra_ms} ms added")
+    if member["state"] == "rebuilding":
+        facts.append(f"{format_percent_cell(member.get('done_percent'))} rebuilt")
     return ", ".join(facts)
 
 
@@ -714,16 +712,11 @@ MODIFICATION_CSV = (
 
 
 def _build_modification_table(rows: Sequence[Mapping[str, object]]) -> Table:
-    """Returns modifications as a table; done in percent."""
+    """Returns modifications as a table; the column `done` is in percent."""
     ends = ("from", "to", "start", "end")
-    cells = [
-        [
-            row.get("volume") or "",
-            row["state"],
-            f"{row['progress_percent']} %",
-            *(row.get(name) for name in ends),
-            row.get("reason") or "",
-        ]
-        for row in rows
-    ]
+    cells = []
+    for row in rows:
+        values = [row.get(name) for name in ends]
+        done = f"{row['progress_percent']} %"
+        cells.append([row.get("volume") or "", row["state"], done, *values, row.get("reason") or ""])
     return make_table(("modification of", "state", "done", *ends, ""), cells, right=("done",))

@@ -82,9 +82,8 @@ def _prove(plan: Plan, database: TransactionWorkload) -> None:
     """Runs the plan's recommendation, its runner-up and today's volume on the lab; says what the
     machine lacks where it cannot."""
     show("", "4. The proof of this plan: predicted, then measured on a real server", "")
-    lacks = experiment.list_missing()
-    if lacks:
-        return show("Not on this machine, which lacks:", *(f"  {lack}" for lack in lacks))
+    if missing := experiment.list_missing():
+        return show("Not on this machine, which lacks:", *(f"  {what}" for what in missing))
 
     request = experiment.from_plan(plan, "of this demo", database)
     settings = {"minutes": PROOF_MINUTES, "scale": None, "flavor": "mariadb", "seed": 1, "folder": None}

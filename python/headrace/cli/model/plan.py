@@ -90,15 +90,15 @@ def plan(
 
 
 def refuse_set(server: list[str] | None) -> None:
-    """Raises InputError: settings of a source, where a replica is planned."""
+    """Raises InputError where settings of a server are given to a plan of a replica."""
     if server:
         hint = "Write the settings of the replica with its own options, or leave it out."
         raise InputError(f"--set {server[0]}", "is not for plans of a replica", "headrace plan --help", hint)
 
 
 def on_server(load: Any, server: list[str] | None) -> Any:
-    """Returns the database on a server with some settings. Raises InputError for a demand in
-    I/Os."""
+    """Returns the database on a server with these settings; without settings, the load itself.
+    Raises InputError for settings with a demand in I/Os."""
     if not server or load is None:
         return load
     if not isinstance(load, workloads.TransactionWorkload):
@@ -121,7 +121,7 @@ def list_plans(answer: planner.Plan | EngineComparison) -> tuple[planner.Plan, .
 
 
 def check_live(live: bool, report: Path | None, against: str | None) -> None:
-    """Raises InputError: a page that recomputes, where no such page is written."""
+    """Raises InputError where --live is given without an HTML page of a single plan."""
     if live and (report is None or report.suffix.lower() != ".html" or against is not None):
         rule = "needs --report with a file that ends in .html, and a plan without --against"
         raise InputError("--live", rule, "headrace plan --help", "For example --report plan.html --live.")

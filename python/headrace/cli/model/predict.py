@@ -65,8 +65,8 @@ class ServiceSettings:
     busy_percent: BusyPercent = 100.0
 
 
-def refuse_alone(services: ServiceSettings) -> None:
-    """Raises InputError: options that mean something with --on alone."""
+def refuse_without_on(services: ServiceSettings) -> None:
+    """Raises InputError for an option of a comparison of services; called where --on is missing."""
     for setting in list_given(services):
         raise refuse.input(setting.flag, "is an option of --on", "Add --on ec2,rds,aurora, or leave it out.")
 
@@ -79,7 +79,8 @@ def print_services(
     output: Output,
     report: Path | None,
 ) -> None:
-    """Compares and prints. `settings`: those of `predict`."""
+    """Compares a database on services, prints the comparison and writes its page; ends with exit
+    code 1 where no service is possible. `settings`: those of `predict`. Raises InputError."""
     if settings.instance is None:
         raise refuse.input(
             "--on", "needs --instance: a class is an instance type", "For example --instance r6g.2xlarge."
@@ -148,7 +149,7 @@ def predict(
             rule = "is not there with --on: a service has readers of its own"
             raise InputError("--replica", rule, "headrace predict --help", "Leave one of the two out.")
         return print_services(load, where, settings, services, output, report)
-    refuse_alone(services)
+    refuse_without_on(services)
     predict_load(load, where, settings, replica, output, report)
 
 
@@ -170,7 +171,7 @@ def predict_load(
 def print_prediction(
     workload: TransactionWorkload, storage: str, settings: PredictionSettings, output: Output, report: Path | None
 ) -> None:
-    """Predicts and prints."""
+    """Predicts a database on a storage, prints the run and writes its page."""
     with show_progress("simulating") as tick:
         run = database.predict(workload, storage, **vars(replace(settings, progress=tick)))
     run = run.with_warnings(databases.list_log_warnings(run, workload))

@@ -100,8 +100,8 @@ def read_request(source: str, storages: list[str], current: str | None, workload
 
 
 def carry_out(request: Request, report: Path | None, settings: dict[str, Any]) -> Proof:
-    """Runs a proof with a progress bar; a proof that is cut short is shown before it ends the
-    command."""
+    """Runs a proof with a progress bar and returns it. For a proof that is cut short, the place of
+    the measured values is printed and the page written before the error is raised."""
     last = {"what": ""}
     with show_progress("proving") as tick:
 

@@ -105,7 +105,8 @@ class ReplicaOptions:
         return [spell_flag(name) for name, value in vars(self).items() if value not in (None, [])]
 
     def check(self) -> None:
-        """Refuses options of a replica where there is none."""
+        """Raises InputError for options of a replica without --replica, and for those of semi-sync
+        without --semi-sync."""
         if self.replica is None and (given := self.list_given()):
             raise refuse.input(given[0], "is of a replica: give --replica too", "For example --replica gp3:500:6000.")
         for name in ("acknowledgements", "wait_point"):
@@ -145,7 +146,8 @@ class ReplicaOptions:
         return simulation_replica.SemiSyncOptions(trips, count, wait_point=self.wait_point or "after-sync")
 
     def to_large(self) -> list[tuple[float, float, float]]:
-        """Returns the large transactions that the options describe. Raises InputError."""
+        """Returns the large transactions that the options describe: begin, duration on the source
+        and on the replica, s. Raises InputError."""
         transactions = []
         for text in self.large or []:
             parts = [parse_number(part, f"--large {text}") for part in text.split(":")]
@@ -162,7 +164,8 @@ def plan_for_replica(
     output: Output,
     report: Path | None,
 ) -> bool:
-    """Plans a replica and prints it; returns whether there is one that holds. Raises InputError."""
+    """Plans a replica, prints the plan and writes its page; returns whether one keeps its lag below
+    the goal. Raises InputError."""
     with show_progress("planning") as tick:
         answer = planner_replica.plan_replica(workload, **{**vars(settings), **vars(goal), "progress": tick})
     if (prediction := answer.prediction) is not None:
@@ -192,7 +195,8 @@ def print_replica(
     output: Output,
     report: Path | None,
 ) -> None:
-    """Predicts a replica and prints. `run`: the settings of the source's run."""
+    """Predicts a replica, prints it and writes its page. `run`: the settings of the source's run.
+    Raises InputError."""
     if run.form == "events":
         raise refuse.input("--form events", "is of a source alone", "Leave it out: a replica is run by seconds.")
     given: dict[str, Any] = {name: value for name, value in vars(run).items() if name not in OF_SOURCES}

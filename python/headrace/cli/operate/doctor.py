@@ -106,7 +106,7 @@ def doctor(
 
 
 def _check_form_of_checks(output: str, report: Path | None) -> None:
-    """Raises InputError for a form in which AWS Trusted Advisor's checks are not given."""
+    """Raises InputError for a page, and for Nagios' form, of AWS Trusted Advisor's checks."""
     source = "headrace doctor --help"
     if report is not None:
         rule = "the checks are printed only"

@@ -43,10 +43,10 @@ def prometheus(
     light.import_late()
 
     listener = serving.open_listener(listen)
-    followed = serving.Targets(targets, today.make_source_options(place, password))
-    followed.start()
-    written = serving.ExpositionText(lambda: exports_prometheus.build_exposition(followed.list_moments()))
-    exporter.serve(listener, written.text, lambda url: say(f"metrics: {url}"))
+    sources = serving.Targets(targets, today.make_source_options(place, password))
+    sources.start()
+    exposition = serving.ExpositionText(lambda: exports_prometheus.build_exposition(sources.list_moments()))
+    exporter.serve(listener, exposition.text, lambda url: say(f"metrics: {url}"))
 
 
 @app.command()
@@ -63,17 +63,19 @@ def otlp(
     light.import_late()
 
     collector = exports_otlp.OtlpCollector(endpoint)
-    followed = serving.Targets(targets, today.make_source_options(place, password))
-    followed.start()
-    began, was = time.monotonic(), True
+    sources = serving.Targets(targets, today.make_source_options(place, password))
+    sources.start()
+    begin_s, was_accepted = time.monotonic(), True
     while True:
-        taken = collector.send(followed.list_moments())
-        if taken != was:
-            say(f"otlp: {endpoint} {'takes metrics again' if taken else 'does not take metrics; it is tried again'}")
-        was = taken
-        pause_s = every if seconds is None else min(every, began + seconds - time.monotonic())
+        is_accepted = collector.send(sources.list_moments())
+        if is_accepted != was_accepted:
+            say(
+                f"otlp: {endpoint} {'takes metrics again' if is_accepted else 'does not take metrics; it is tried again'}"
+            )
+        was_accepted = is_accepted
+        pause_s = every if seconds is None else min(every, begin_s + seconds - time.monotonic())
         if pause_s <= 0:
-            raise typer.Exit(0 if taken else 3)
+            raise typer.Exit(0 if is_accepted else 3)
         time.sleep(pause_s)
 
 
@@ -89,12 +91,10 @@ def template(
 ) -> None:
     """Write the Grafana dashboard as JSON to import, or alert rules for Prometheus: on after a
     minute, off after three."""
-    dashboard = kind == "grafana"
-    text = (
-        json.dumps(exports_grafana.build_dashboard(), indent=2) + "\n"
-        if dashboard
-        else exports_alerts.build_rules_file()
-    )
+    if kind == "grafana":
+        text = json.dumps(exports_grafana.build_dashboard(), indent=2) + "\n"
+    else:
+        text = exports_alerts.build_rules_file()
     if to is None:
         print_data(text)
         return

@@ -61,7 +61,7 @@ with defer_imports():
 
 
 refuse = Refusals("headrace fleet report --help")
-MOST_TOLD = 5  # accounts and regions whose rates are told one by one; a fleet may have hundreds
+MOST_LISTED = 5  # pairs of account and region whose rates are noted one by one; a fleet may have hundreds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +154,8 @@ def report(
 def read_fleet_prices(
     prices: FleetPriceOptions, inventory: FleetInventory | None, as_of: str | None, region: str = ""
 ) -> tuple[fleet_cost.FleetPrices, list[str]]:
-    """Returns the prices that the options name, and remarks about them. `region`: of volumes that
-    do not say their own."""
+    """Returns the prices that the options name, and notes about them. `region`: of volumes whose
+    inventory has none. Raises InputError for a cost report without an inventory."""
     if not prices.cost:
         return fleet_cost.FleetPrices(as_of, prices.discount_percent, prices.price_file), []
     if inventory is None:
@@ -168,9 +168,9 @@ def read_fleet_prices(
         table.words
         for table in own_prices.list_tables((regions[volume.id], volume.account) for volume in inventory.volumes)
     ]
-    notes = [f"Prices in {text}." for text in rate_words[:MOST_TOLD]]
-    if len(rate_words) > MOST_TOLD:
-        notes.append(f"{len(rate_words) - MOST_TOLD:,} more pairs of region and account have their own rates too.")
+    notes = [f"Prices in {text}." for text in rate_words[:MOST_LISTED]]
+    if len(rate_words) > MOST_LISTED:
+        notes.append(f"{len(rate_words) - MOST_LISTED:,} more pairs of region and account have their own rates too.")
     return own_prices, [*notes, *paid.notes]
 
 
@@ -183,7 +183,8 @@ def _write_changes(
     force: bool,
     inputs: Sequence[Path],
 ) -> None:
-    """Writes scripts and diff, and names the changes that are not in them."""
+    """Writes the scripts and the Terraform diff of the advised changes into a folder, and says
+    which changes are not in them. Raises InputError."""
     advised = fleet_advised.list_advised_changes(
         answers,
         inventory,
@@ -203,11 +204,11 @@ def _write_changes(
         files |= {"terraform.diff": terraform.diff} if terraform.diff else {}
         for note in terraform.notes:
             say(f"terraform: {note.address + ': ' if note.address else ''}{note.what}")
-    _write(folder, files, force, inputs)
-    _tell(advised, folder, files)
+    _write_files(folder, files, force, inputs)
+    _say_changes(advised, folder, files)
 
 
-def _write(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Path]) -> None:
+def _write_files(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Path]) -> None:
     """Writes the files of a change into a folder, which is made if needed; scripts may be run.
     Raises InputError before anything is overwritten unasked."""
     if not folder.is_dir():
@@ -224,7 +225,7 @@ def _write(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Pa
             (folder / name).chmod(0o755)
 
 
-def _tell(advised: AdvisedChanges, folder: Path, files: dict[str, str]) -> None:
+def _say_changes(advised: AdvisedChanges, folder: Path, files: dict[str, str]) -> None:
     """Says on stderr which files were written, and which changes are in them."""
     for name in files:
         say(f"written: {folder / name}")
@@ -349,10 +350,10 @@ def plan(
                 fleet_inventory, points, settings, to, runner=runner, progress=tick, note=notes.append, answered=at_once
             )
     except KeyboardInterrupt:
-        _tell_how_to_go_on(to)
+        _explain_continuation(to)
         raise
     if output != "jsonl":
-        _show(answers, to, output, settings.prices)
+        _show_answers(answers, to, output, settings.prices)
     say_each("note", notes)
 
 
@@ -367,7 +368,7 @@ def _print_lines(answers: pl.DataFrame) -> None:
 def _set_prices(
     settings: FleetSettings, inventory: FleetInventory, options: FleetPriceOptions, notes: list[str]
 ) -> FleetSettings:
-    """Returns the settings with the prices that the options name; remarks are added to `notes`."""
+    """Returns the settings with the prices that the options name; appends to `notes`."""
     import msgspec
 
     if options == FleetPriceOptions():
@@ -378,8 +379,8 @@ def _set_prices(
     return msgspec.structs.replace(settings, tables=tables, prices=prices.source)
 
 
-def _tell_how_to_go_on(to: Path) -> None:
-    """Says which batches an interrupted run has answered, and how to continue."""
+def _explain_continuation(to: Path) -> None:
+    """Says how many batches of volumes an interrupted run has answered, and how to continue."""
     if batch_count := planning.count_answered_batches(to):
         batches = "1 batch of volumes is" if batch_count == 1 else f"{batch_count:,} batches of volumes are"
         say(f"{batches} answered and kept in {to}.parts: the same command goes on from there.")
@@ -387,8 +388,8 @@ def _tell_how_to_go_on(to: Path) -> None:
         say("No batch of volumes was answered yet: the same command begins anew.")
 
 
-def _show(answers: list, to: Path, output: Output, prices: str) -> None:
-    """Prints all answers as JSON or CSV, or the sums and the outstanding ones as tables."""
+def _show_answers(answers: list, to: Path, output: Output, prices: str) -> None:
+    """Prints all answers as JSON or CSV, or their sums and those worth most as tables."""
     best = answer.rank_answers(answers)
     if output == "json":
         return print_json(answer.build_answers_frame(best).to_dicts())

@@ -148,8 +148,8 @@ def read_recording(
 def _score(
     load: OpenWorkload, storage: str, instance: str | None, as_of: str | None, used: SpaceHistory | None, output: str
 ) -> None:
-    """Prints how often the intervals of earlier forecasts held, for those that are due in this
-    recording. `used`: space over time, None: not known."""
+    """Prints in what share of the earlier forecasts that are due in this recording the 80 %
+    interval held. `used`: space over time, None: not known."""
     path = ledger.get_default_ledger()
     history = forecast_history.build_history(load)
     try:

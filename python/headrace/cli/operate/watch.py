@@ -37,7 +37,8 @@ with defer_imports():
 EPILOG = read_epilog("watch")
 
 WatchOutput = Literal["table", "jsonl", "nagios"]
-# A verdict takes some seconds of figures; the lab and files have them from before. Ours.
+# Seconds of a live target that `--once` reads before its verdict; the lab and files have earlier
+# figures. A guess.
 FIRST_S = 4.0
 
 
@@ -95,7 +96,7 @@ def watch(
     # Before anything that imports them.
     light.import_late()
 
-    _check(once, output, alarms)
+    _check_options(once, output, alarms)
     actions = alarms.list_actions()
     screen = None
     if output == "table" and not once and not alarms.alarm:
@@ -116,7 +117,7 @@ def watch(
                 _print_line(moment.to_document())
 
 
-def _check(once: bool, output: str, alarms: AlarmOptions) -> None:
+def _check_options(once: bool, output: str, alarms: AlarmOptions) -> None:
     """Raises InputError for options that exclude each other."""
     if output == "nagios" and not once:
         hint = "A monitoring system calls it again and again: add --once."
@@ -135,7 +136,8 @@ def _take_moments(watched: OpenTarget, seconds: float | None) -> Iterator[Moment
 
 
 def _read_newest(watched: OpenTarget) -> Moment:
-    """Returns the moment after some seconds of a live target, the last of a file."""
+    """Returns the last moment of a file, or that after FIRST_S of a live target, for which it
+    waits. Raises CouldNotRun where there is none."""
     newest = None
     for moment in _take_moments(watched, FIRST_S if watched.live else None):
         newest = moment
@@ -186,16 +188,16 @@ def _watch_alarms(watched: OpenTarget, actions: Iterable[Action], seconds: float
     episodes = alarms_episodes.Episodes(watched.target)
     try:
         for moment in _take_moments(watched, seconds):
-            _tell(episodes.see(moment), actions)
+            _report_events(episodes.see(moment), actions)
     finally:
-        _tell(episodes.end(), actions)
+        _report_events(episodes.end(), actions)
 
 
-def _tell(events: Iterable, actions: Iterable[Action]) -> None:
+def _report_events(events: Iterable, actions: Iterable[Action]) -> None:
     """Prints each event and hands it to every action; an action that fails is reported on
     stderr."""
     for event in events:
         _print_line(event.to_dict())
         for action in actions:
-            if wrong := action.tell(event):
-                say(f"alarm: {wrong}")
+            if failure := action.tell(event):
+                say(f"alarm: {failure}")

@@ -100,7 +100,7 @@ def advise(
     """Set the server up for this storage: values, reasons, sources, risks, and what the simulator
     expects of them. With --host: the kernel's settings below it."""
     if host:
-        foreign = {
+        server_options = {
             "ADDRESS": address,
             "--config": config,
             "--memory-gib": memory_gib,
@@ -116,7 +116,7 @@ def advise(
             "--durability": None if durability == "full" else durability,
             "--replica": replica or None,
         }
-        _refuse_with_host(foreign, output)
+        _refuse_with_host(server_options, output)
         return advise_on_host(root, datadir, storage, as_of, check, output)
     _refuse_without_host(root, datadir, output)
     if storage is None:
@@ -128,15 +128,11 @@ def advise(
     if check and address is None and config is None:
         hint = "Name the server, or its option file with --config."
         raise InputError("--check", "compares with today's settings", "headrace advise --help", hint)
-    given = None if address is None else password.read_address(address)
-    database = None
-    if workload is not None:
-        database = read_database(workload)
     advice = advice_rules.advise(
         storage,
-        address=given,
+        address=None if address is None else password.read_address(address),
         config=config,
-        workload=database,
+        workload=None if workload is None else read_database(workload),
         as_of=as_of,
         memory_gib=memory_gib,
         vcpus=vcpus,
@@ -154,11 +150,10 @@ def advise(
     exit_if(check and not advice.agrees)
 
 
-def _refuse_with_host(foreign: dict[str, object], output: Form) -> None:
-    """Raises InputError for an option or a form of output that is about a server, where the machine
-    is asked about."""
-    for name, given in foreign.items():
-        if given is not None:
+def _refuse_with_host(server_options: dict[str, object], output: Form) -> None:
+    """Raises InputError for an option or a form of output of a server; called with --host."""
+    for name, value in server_options.items():
+        if value is not None:
             rule = "is about a server, and --host looks at the machine"
             raise InputError(name, rule, "headrace advise --help", "Ask for both one after the other.")
     if output in OF_SERVERS:
@@ -167,8 +162,7 @@ def _refuse_with_host(foreign: dict[str, object], output: Form) -> None:
 
 
 def _refuse_without_host(root: Path | None, datadir: str | None, output: Form) -> None:
-    """Raises InputError for an option or a form of output that is about the machine, where --host
-    is missing."""
+    """Raises InputError for an option or a form of output of the machine; called without --host."""
     given = {"--root": root, "--datadir": datadir, f"--output {output}": output if output in OF_HOSTS else None}
     for name, value in given.items():
         if value is not None:
@@ -181,7 +175,7 @@ HOST_PROSE = ("wanted", "why")
 def advise_on_host(
     root: Path | None, datadir: str | None, storage: str | None, as_of: str | None, check: bool, output: Form
 ) -> None:
-    """Checks the host, and prints the advice."""
+    """Prints advice on the host's settings; with `check`, ends with exit code 1 for a finding."""
     advice = advice_host.advise_host(root, datadir=datadir, storage=storage, as_of=as_of)
     for text in advice.notes if output != "json" else ():
         note(f"note: {text}")
@@ -201,21 +195,21 @@ def advise_on_host(
 def _build_host_tables(rows: list[dict]) -> list[object]:
     """Returns tables of the settings to change, with reasons; of the others in short; and of
     outdated advice."""
-    wrong = [row for row in rows if row["state"] == "finding"]
+    findings = [row for row in rows if row["state"] == "finding"]
     cells = [
-        (row["title"], row["subject"], row["value"], row["wanted"], row["risk"], _describe_reason(row)) for row in wrong
+        (row["title"], row["subject"], row["value"], row["wanted"], row["risk"], _describe_reason(row))
+        for row in findings
     ]
     head = ("setting", "of", "today", "wanted", "risk today", "why")
     parts: list[object] = (
         [make_table(head, cells, title="To change", prose=HOST_PROSE), ""] if cells else ["Nothing to change.", ""]
     )
-    rest = [(row["title"], row["subject"], row["state"], row["value"], row["note"]) for row in rows if row not in wrong]
-    parts += [
-        make_table(("setting", "of", "state", "today", "note"), rest, title="Settings as advised, or not known"),
-        "",
-    ]
-    old = {row["title"]: row for row in rows if row["outdated_because"]}
-    outdated = [(title, row["old_advice"], row["outdated_because"], row["source"]) for title, row in old.items()]
+    others = [row for row in rows if row not in findings]
+    rest = [(row["title"], row["subject"], row["state"], row["value"], row["note"]) for row in others]
+    head = ("setting", "of", "state", "today", "note")
+    parts += [make_table(head, rest, title="Settings as advised, or not known"), ""]
+    by_title = {row["title"]: row for row in rows if row["outdated_because"]}
+    outdated = [(title, row["old_advice"], row["outdated_because"], row["source"]) for title, row in by_title.items()]
     return [*parts, make_table(("setting", "old advice", "why no longer", "source"), outdated, title="Outdated advice")]
 
 
@@ -225,7 +219,8 @@ def _describe_reason(row: dict) -> str:
 
 
 def print_advice(advice: Advice, output: Form) -> None:
-    """Prints the answer: notes and findings on stderr, unless they are part of the data."""
+    """Prints advice in the form asked for; notes on stderr, and findings too unless the form is
+    JSON."""
     for text in advice.notes:
         note(f"note: {text}")
     if output != "json":

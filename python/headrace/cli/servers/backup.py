@@ -104,7 +104,8 @@ SourceArgument = Annotated[
 
 
 def _find_source(place: LabPlace, password: PasswordOptions, text: str) -> CopySource:
-    """Returns the server that is named, by its name in the lab or an address."""
+    """Returns the server of a lab's name or an address as a source of copies. Raises InputError for
+    one that does not run."""
     if "://" in text:
         address = password.read_address(text)
         return backup_source.read_source(address, address.host or "local")
@@ -126,7 +127,8 @@ def _open_existing_target(text: str) -> BackupTarget:
 
 @contextlib.contextmanager
 def _explain_interrupt(words: Callable[[], str]) -> Iterator[None]:
-    """Turns Ctrl-C into an error that says what stands and what finishes it."""
+    """Turns Ctrl-C in the block into CouldNotRun. `words`: says what the interrupted work has left,
+    and what finishes it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -134,9 +136,9 @@ def _explain_interrupt(words: Callable[[], str]) -> Iterator[None]:
             raise CouldNotRun("", f"Interrupted. {words()}", exit_code=INTERRUPTED) from None
 
 
-def _list_whole(target: BackupTarget) -> set[str]:
-    """Returns ids of whole backups, without a look into them; none where the target does not
-    answer."""
+def _list_whole_ids(target: BackupTarget) -> set[str]:
+    """Returns the ids of whole backups, those that have a manifest, without reading them; none
+    where the target does not answer."""
     with contextlib.suppress(HeadraceError, OSError):
         return {
             entry.name.split("/")[1]
@@ -149,7 +151,7 @@ def _list_whole(target: BackupTarget) -> set[str]:
 def _describe_after_run(target: BackupTarget, before: set[str], spooled: list[str]) -> str:
     """Returns what an interrupted backup has left, in words. `before`: ids of whole backups before
     it; `spooled`: ids of copies that it left whole in the spool."""
-    new_ids = sorted(_list_whole(target) - before)
+    new_ids = sorted(_list_whole_ids(target) - before)
     if new_ids:
         return f"The backup {new_ids[-1]} is whole."
     if spooled:
@@ -193,7 +195,8 @@ class PaceOptions:
 def _open_pacer(
     server: CopySource, target: BackupTarget, pace: PaceOptions, method: str
 ) -> AbstractContextManager[Pacer | None]:
-    """Returns the pacer of the copy: on the lab it watches credits, elsewhere only MiB/s."""
+    """Returns the pacer of the copy: of a server of the lab it watches credits and latency too,
+    elsewhere MiB/s alone; a context of None where nothing is paced. Raises InputError."""
     limits = pace.make_limits()
     if method == "snapshot":
         return contextlib.nullcontext()
@@ -216,7 +219,8 @@ def _say_forecast(
     only: list[str] | None,
     output: Output | None,
 ) -> None:
-    """Forecasts the time of the copy: as an answer with `output`, else a line on stderr."""
+    """Forecasts the seconds of the copy, and prints them as an answer with `output`, else as a line
+    on stderr."""
     if method == "physical" and server.server is not None:
         size = backup_source.count_physical_bytes(server.server)
     else:
@@ -275,7 +279,7 @@ def run(
         _say_forecast(server, target, method, pack, pace, only, output if dry_run else None)
     if dry_run:
         return
-    before = _list_whole(target)
+    before = _list_whole_ids(target)
     spooled: list[str] = []
     with (
         _explain_interrupt(lambda: _describe_after_run(target, before, spooled)),
@@ -377,14 +381,9 @@ def _print_backups(entries: list[Backup], output: Output) -> None:
     """Prints the backups in the form asked for, with their age and their last proof."""
     now = time.time()
     rows = [_make_csv_row(backup, now) for backup in entries]
-    shown = [_list_cells(backup, now) for backup in entries]
-    print_answer(
-        rows,
-        output,
-        rows,
-        CSV,
-        lambda: (make_table(COLUMNS, shown, right=("databases", "tables", "size", "stored", "age")),),
-    )
+    table_rows = [_make_table_row(backup, now) for backup in entries]
+    right = ("databases", "tables", "size", "stored", "age")
+    print_answer(rows, output, rows, CSV, lambda: (make_table(COLUMNS, table_rows, right=right),))
 
 
 def _make_csv_row(backup: Backup, now: float) -> dict[str, object]:
@@ -402,8 +401,8 @@ def _make_csv_row(backup: Backup, now: float) -> dict[str, object]:
     }
 
 
-def _list_cells(backup: Backup, now: float) -> list[object]:
-    """Returns a backup as cells for a person. `now`: seconds since 1970."""
+def _make_table_row(backup: Backup, now: float) -> list[object]:
+    """Returns a backup as a row of COLUMNS. `now`: seconds since 1970."""
     manifest, proof = backup.manifest, backup.proof
     proved = f"unproved, {_format_age(backup.compute_age_s(now))} old"
     if proof is not None:
@@ -479,8 +478,8 @@ class RestoreOptions:
 
 
 def _resolve_id(target: BackupTarget, text: str, key: bytes | None) -> str:
-    """Returns the id that is meant; `latest` is a part of a server only where there is nothing
-    else."""
+    """Returns the id of a backup. `latest` stands for the newest whole one, and for a backup of
+    single databases only where there is no other. Raises InputError where there is none."""
     if text != "latest":
         return text
     candidates, _ = backup_manifest.read_backups(target, key)
@@ -506,8 +505,8 @@ def restore(
     with place.open() as lab, show_progress("restoring") as tick:
         request = _make_request(target, backup, name, options, key)
         with _explain_interrupt(lambda: _describe_after_restore(lab, name, "restore it")):
-            done = backup_restore.restore(lab, target, request, key, tick)
-    _print_restored(done, output)
+            restored = backup_restore.restore(lab, target, request, key, tick)
+    _print_restored(restored, output)
 
 
 def _make_request(
@@ -553,25 +552,25 @@ def _warn_failed(target: BackupTarget, backup: str, key: bytes | None) -> None:
         )
 
 
-def _print_restored(done: Restored, output: Output) -> None:
-    """Prints the restored server with its times in seconds, and says what is not as in the source
-    or may be missing."""
-    replay = done.replay
+def _print_restored(restored: Restored, output: Output) -> None:
+    """Prints the restored server with its times in seconds, and says which settings differ from the
+    source's and which transactions may be missing."""
+    replay = restored.replay
     answer = {
-        "backup": done.manifest.id,
-        "server": done.server.name,
-        "executed": str(done.executed),
-        "copy_s": round(done.copy_s, 3),
-        "replay_s": round(done.replay_s, 3),
+        "backup": restored.manifest.id,
+        "server": restored.server.name,
+        "executed": str(restored.executed),
+        "copy_s": round(restored.copy_s, 3),
+        "replay_s": round(restored.replay_s, 3),
         "transactions": replay.transactions if replay else 0,
         "last_gtid": replay.last_gtid if replay else "",
         "last_time": moments.format_moment(replay.last_us) if replay and replay.last_us else "",
         "doubt": replay.doubt if replay else 0,
-        "part": done.manifest.part,
-        "other_settings": "; ".join(difference.words for difference in done.otherwise),
+        "part": restored.manifest.part,
+        "other_settings": "; ".join(difference.words for difference in restored.otherwise),
     }
     print_facts(answer, output, "restored", ("other_settings",))
-    for difference in done.otherwise:
+    for difference in restored.otherwise:
         say(f"note: not as in the source: {difference.words}")
     if replay and replay.doubt:
         say(
@@ -673,23 +672,21 @@ def prove(
     target, key = _open_existing_target(to), backup_manifest.read_key(key_file)
     source = None if against is None else _find_source(place, password, against)
     with place.open() as lab, show_progress("restoring") as tick:
-        named = _resolve_id(target, backup, key)
+        backup_id = _resolve_id(target, backup, key)
         name = proving.make_name()
         with _explain_interrupt(
             lambda: f"The proof before it counts. {_describe_after_restore(lab, name, 'prove it')}"
         ):
             proof = proving.prove(
-                lab, target, named, storage, source, key, work=work, unpaced=unpaced, progress=tick, name=name
+                lab, target, backup_id, storage, source, key, work=work, unpaced=unpaced, progress=tick, name=name
             )
-    answer = {"backup": named, **vars(proof)}
-    head = "proved" if proof.ok else "NOT proved"
-    if proof.ok and proof.part:
-        head = "proved, a part"
+    answer = {"backup": backup_id, **vars(proof)}
+    head = "NOT proved" if not proof.ok else "proved, a part" if proof.part else "proved"
     print_facts(answer, output, head, [name for name, value in answer.items() if value == ""])
     if proof.part:
-        say(f"note: {named} is a part of its server: {proof.part} alone was restored")
+        say(f"note: {backup_id} is a part of its server: {proof.part} alone was restored")
     if not proof.ok:
-        say(f"problem: {named} is not proved: {proof.failure}")
+        say(f"problem: {backup_id} is not proved: {proof.failure}")
         raise typer.Exit(1)
 
 
@@ -709,10 +706,10 @@ def prune(
     target, key = _open_existing_target(to), backup_manifest.read_key(key_file)
     entries, problems = backup_manifest.read_backups(target, key)
     say_each("problem", problems)
-    strange = backup_manifest.list_unreadable(target, entries)
-    if strange:
-        say(f"note: No binary log is deleted: what {', '.join(strange[:3])} needs of them cannot be read.")
-    retention_plan = retention.plan(entries, archive.read_timelines(target, key), time.time(), keep, days, strange)
+    unreadable = backup_manifest.list_unreadable(target, entries)
+    if unreadable:
+        say(f"note: No binary log is deleted: what {', '.join(unreadable[:3])} needs of them cannot be read.")
+    retention_plan = retention.plan(entries, archive.read_timelines(target, key), time.time(), keep, days, unreadable)
     fates = [(backup.id, "keep", why) for backup, why in retention_plan.keep]
     fates += [(backup.id, "delete", why) for backup, why in retention_plan.remove]
     fates += [(name, "delete", "before every kept backup") for name in retention_plan.files]
@@ -731,18 +728,18 @@ def prune(
         to,
         "deletes backups",
     )
-    with contextlib.ExitStack() as leaving:
+    with contextlib.ExitStack() as stack:
         lab = None
         if any(backup.manifest.snapshots for backup, _ in retention_plan.remove):
-            lab = leaving.enter_context(place.open())
-        leaving.enter_context(_explain_interrupt(lambda: _describe_after_prune(target, retention_plan)))
+            lab = stack.enter_context(place.open())
+        stack.enter_context(_explain_interrupt(lambda: _describe_after_prune(target, retention_plan)))
         for text in retention.carry_out(target, retention_plan, archive.read_timelines(target, key), lab, key):
             say(f"kept: {text}")
 
 
 def _describe_after_prune(target: BackupTarget, retention_plan: RetentionPlan) -> str:
     """Returns what an interrupted deletion of old backups has done, in words."""
-    there = _list_whole(target)
+    there = _list_whole_ids(target)
     remaining = [backup.id for backup, _ in retention_plan.remove if backup.id in there]
     gone = len(retention_plan.remove) - len(remaining)
     words = f"{gone} of {len(retention_plan.remove)} backups are deleted; the others are whole."

@@ -180,11 +180,11 @@ def status(
         seen = observer.look()
         unfinished = failover_cluster.read_unfinished()
         name = cluster_module.find_source(seen, source, unfinished)
-    guarantee, wrong = planning_guarantee.judge_guarantee(seen, seen[name]), semisync.list_traps(seen, seen[name])
+    guarantee, traps = planning_guarantee.judge_guarantee(seen, seen[name]), semisync.list_traps(seen, seen[name])
     answer = {
         "source": name,
         "guarantee": guarantee.to_dict(),
-        "traps": [vars(trap) for trap in wrong],
+        "traps": [vars(trap) for trap in traps],
         "servers": [_make_row(seen, member, name) for member in sorted(seen)],
         "unfinished": None if unfinished is None else {"source": unfinished.source, "kind": unfinished.kind},
     }
@@ -193,16 +193,16 @@ def status(
     say(first)
     for text in details:
         say(f"  - {text}")
-    for trap in wrong:
+    for trap in traps:
         say(f"{trap.kind}: {trap.server}: {trap.what}. {trap.do}")
     if unfinished is not None:
         say(_describe_cut_off(unfinished))
-    exit_if(unfinished is not None or guarantee.level != "kept" or any(trap.kind != "note" for trap in wrong))
+    exit_if(unfinished is not None or guarantee.level != "kept" or any(trap.kind != "note" for trap in traps))
 
 
 def _acknowledge(failover_cluster: FailoverCluster) -> None:
-    """Writes into the journal that the last failover by watch was seen, so that watch may fail over
-    again; says if there is none."""
+    """Writes into the journal that the user acknowledges the last failover by watch, so that watch
+    may fail over again; says if there is none."""
     with contextlib.closing(failover_cluster.open_journal()) as journal:
         last = journal.read().failed_over_at
         if last is None:
@@ -325,8 +325,8 @@ def rejoin(
 
 @contextlib.contextmanager
 def _open_cluster(place: LabPlace, options: ClusterOptions, servers: list[str] | None) -> Iterator[FailoverCluster]:
-    """Opens the servers that are named: addresses alone, or names of the lab, None: all servers of
-    the lab. Raises NoLab."""
+    """Yields the cluster of these servers: addresses, or names of the lab's servers; None: all
+    servers of the lab. Raises NoLab."""
     if servers and all("://" in name for name in servers):
         folder = options.journal or cluster_module.get_journal_folder(place.data_dir, place.socket)
         yield cluster_module.make_cluster(servers, None, folder, options.ec2 or (), options.rescue_on)
@@ -336,16 +336,14 @@ def _open_cluster(place: LabPlace, options: ClusterOptions, servers: list[str] |
 
 
 def _check_clients(path: Path | None) -> None:
-    """Refuses a file that could not be written once the new source is open. Raises InputError."""
+    """Raises InputError for a file of the source's address that could not be written, or that holds
+    something else, before a failover begins."""
     if path is None:
         return
     folder = path.parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        rule = (
-            "is a folder"
-            if path.is_dir()
-            else f"cannot be written: {folder} is not a folder that this user may write to"
-        )
+        rule = f"cannot be written: {folder} is not a folder that this user may write to"
+        rule = "is a folder" if path.is_dir() else rule
         raise InputError(f"--clients {path}", rule, "docs/guide/failover.md", "Make the folder, or name another file.")
     if path.is_file() and not _is_address_file(path):
         rule = "exists already, and holds no address that a failover wrote"
@@ -365,8 +363,8 @@ def _is_address_file(path: Path) -> bool:
 def _make_wish(
     kind: members.ChangeKind, seen: Members, options: WatchOptions, source: str | None, to: str | None
 ) -> members.FailoverWish:
-    """Returns the change that the options ask for. `source`, `to`: None where they are to be
-    found."""
+    """Returns the change that the options ask for. `source`: None: the server that the others
+    follow; `to`: None: the best replica. Raises InputError."""
     choices = {field.name: getattr(options, field.name) for field in fields(ChoiceOptions)}
     return members.FailoverWish(source=cluster_module.find_source(seen, source), kind=kind, target=to, **choices)
 
@@ -374,9 +372,9 @@ def _make_wish(
 def _change(
     kind: members.ChangeKind, place: LabPlace, change: ChangeOptions, to: str | None, max_wait: float = 10.0
 ) -> None:
-    """Foresees a failover or switchover, asks, runs it and prints the outcome; `max_wait`: longest
-    time without writes, s. Ends with exit code 1 where commits may be missing or something was left
-    out or given up."""
+    """Plans a failover or switchover, asks, runs it and prints the outcome; with --dry-run it
+    prints the plan alone. `max_wait`: longest time without writes, s. Ends with exit code 1 where
+    commits may be missing or something was left out or given up."""
     _check_clients(change.clients)
     with _open_cluster(place, change, change.servers) as failover_cluster, ends_as_interrupts():
         executor = failover_cluster.make_executor(change.clients, say, change.drain_s)
@@ -417,7 +415,8 @@ def _describe_cut_off(unfinished: Progress) -> str:
 
 
 def _make_interruption(words: str) -> CouldNotRun:
-    """Returns an interrupted change as an error: what it has left, and what finishes it."""
+    """Returns the error of an interrupted change. `words`: what it has left, and what finishes
+    it."""
     return CouldNotRun("", f"Interrupted. {words}", exit_code=INTERRUPTED)
 
 
@@ -443,14 +442,15 @@ def _show_steps(
     end: list[str],
     output: Output,
 ) -> None:
-    """Prints steps in the form asked for. `answer`: what JSON has besides; `end`: sentences about
-    how it ends, said on stderr."""
-    shown = [column for column in columns if column not in ("gtid", "count")]
+    """Prints steps in the form asked for. `answer`: further keys of JSON; `end`: sentences about
+    the state after the steps, which go to stderr too."""
+    table_columns = [column for column in columns if column not in ("gtid", "count")]
     cells = [
-        [str(row[column] or (row.get("gtid") if column == "to" else "") or "-") for column in shown] for row in rows
+        [str(row[column] or (row.get("gtid") if column == "to" else "") or "-") for column in table_columns]
+        for row in rows
     ]
-    whole = answer | {"steps": rows, "end": end}
-    print_answer(whole, output, rows, columns, lambda: (make_table(tuple(shown), cells),) if rows else ())
+    document = answer | {"steps": rows, "end": end}
+    print_answer(document, output, rows, columns, lambda: (make_table(table_columns, cells),) if rows else ())
     if end:
         say(f"in the end: {'; '.join(end)}")
 
@@ -478,23 +478,17 @@ def _make_row(seen: Members, name: str, source: str) -> dict[str, object]:
 
 
 def _build_table(rows: list[dict[str, object]]) -> Table:
-    return make_table(
-        COLUMNS, [["-" if row.get(key) in (None, "") else str(row[key]) for key in COLUMNS] for row in rows]
-    )
+    cells = [["-" if row.get(key) in (None, "") else str(row[key]) for key in COLUMNS] for row in rows]
+    return make_table(COLUMNS, cells)
 
 
 def _format_pairs(answer: Mapping[str, object]) -> str:
-    return format_pairs(
-        [
-            (key.replace("_", " "), _format_value(value))
-            for key, value in answer.items()
-            if value not in (None, "", [], {})
-        ]
-    )
+    items = [(key.replace("_", " "), value) for key, value in answer.items() if value not in (None, "", [], {})]
+    return format_pairs([(name, _format_value(value)) for name, value in items])
 
 
 def _format_value(value: object) -> str:
-    """Returns times by their names in words; anything else as it is."""
+    """Returns seconds by their names as `NAME SECONDS s`; any other value as text."""
     if isinstance(value, dict) and all(isinstance(seconds, float) for seconds in value.values()):
         return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in value.items())
     return str(value)

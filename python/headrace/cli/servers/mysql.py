@@ -140,7 +140,7 @@ def up(
     with place.open() as lab, show_progress("starting") as tick:
         server = servers.bring_up(lab, name=name, settings=settings, progress=tick, **vars(new))
     _say_notes(server)
-    _print(server, output)
+    _print_server(server, output)
 
 
 def _group_up(
@@ -166,9 +166,7 @@ def _group_up(
         members = topology_group.group_up(
             lab, name, size, settings=settings, progress=tick, **{key: getattr(new, key) for key in shared}
         )
-    rows = [_make_csv_row(server) for server in members]
-    cells = [_list_cells(member) for member in members]
-    print_answer([member.to_dict() for member in members], output, rows, CSV, lambda: (make_table(COLUMNS, cells),))
+    _print_servers(members, output)
 
 
 @app.command()
@@ -198,7 +196,7 @@ def down(
         server = servers.find(lab, name)
         if channel is not None:
             return _end_channel(server, channel, yes)
-        _confirm_end(yes, name, "Shut down", topology_ending.list_consequences(lab, server))
+        _confirm_end(yes, name, topology_ending.list_consequences(lab, server))
         with _explain_ending(name), show_progress("ending") as tick:
             ended = servers.stop(server, kill, progress=tick)
         if server.state == "stopped":
@@ -259,23 +257,15 @@ def status(
     with place.open() as lab:
         if name and (members := topology_group.list_members(lab, name)):
             return _print_group(topology_group.query_group_status(members), output)
-        listed = [
-            servers.with_room(server) for server in ([servers.find(lab, name)] if name else servers.list_servers(lab))
-        ]
+        chosen = [servers.find(lab, name)] if name else servers.list_servers(lab)
+        chosen = [servers.with_room(server) for server in chosen]
     if name:
-        _print(listed[0], output)
+        _print_server(chosen[0], output)
     else:
-        rows = [_make_csv_row(server) for server in listed]
-        print_answer(
-            [server.to_dict() for server in listed],
-            output,
-            rows,
-            CSV,
-            lambda: (make_table(COLUMNS, [_list_cells(server) for server in listed]),),
-        )
-    for server in listed:
+        _print_servers(chosen, output)
+    for server in chosen:
         _say_notes(server)
-    exit_if(any(server.problems for server in listed))
+    exit_if(any(server.problems for server in chosen))
 
 
 def _print_group(members: Sequence[GroupMember], output: Output) -> None:
@@ -290,9 +280,9 @@ def cli(context: typer.Context, place: LabPlace, name: ServerArgument = "db") ->
     """Open a SQL session on the server. Words after NAME are passed to the client: -e 'SHOW
     STATUS'."""
     with place.open() as lab:
-        words = servers.build_client_command(servers.find(lab, name), tuple(context.args))
+        arguments = servers.build_client_command(servers.find(lab, name), tuple(context.args))
     sys.stdout.flush()
-    os.execve(words[0], words, {**os.environ, **mysql_address.TOOL_ENVIRONMENT})
+    os.execve(arguments[0], arguments, {**os.environ, **mysql_address.TOOL_ENVIRONMENT})
 
 
 @app.command()
@@ -342,20 +332,12 @@ CSV = (
 )  # fmt: skip
 
 
-def _list_cells(server: Server) -> list[object]:
-    """Returns a server as cells of the table."""
+def _make_table_row(server: Server) -> list[object]:
+    """Returns a server as a row of COLUMNS."""
     memory = None if server.memory_gib is None else f"{server.memory_gib:g} GiB"
-    shown = (
-        _describe_version(server),
-        server.engine,
-        server.state,
-        server.storage,
-        server.log_storage,
-        memory,
-        server.port,
-        server.pid,
-    )
-    return [server.name, *(cell or "-" for cell in shown)]
+    storages = (server.storage, server.log_storage)
+    cells = (_describe_version(server), server.engine, server.state, *storages, memory, server.port, server.pid)
+    return [server.name, *(cell or "-" for cell in cells)]
 
 
 def _describe_version(server: Server) -> str:
@@ -388,8 +370,14 @@ def _list_facts(server: Server) -> list[tuple[str, object]]:
     ]
 
 
-def _print(server: Server, output: Output) -> None:
+def _print_server(server: Server, output: Output) -> None:
     print_answer(server, output, [_make_csv_row(server)], CSV, lambda: (format_pairs(_list_facts(server)),))
+
+
+def _print_servers(chosen: Sequence[Server], output: Output) -> None:
+    """Prints servers, a row each, in the form asked for."""
+    rows, cells = [_make_csv_row(server) for server in chosen], [_make_table_row(server) for server in chosen]
+    print_answer([server.to_dict() for server in chosen], output, rows, CSV, lambda: (make_table(COLUMNS, cells),))
 
 
 def _say_notes(server: Server) -> None:
@@ -398,18 +386,19 @@ def _say_notes(server: Server) -> None:
     say_each(f"note: {server.name}", server.notes)
 
 
-def _confirm_end(yes: bool, name: str, verb: str, reasons: Sequence[str]) -> None:
-    """Asks before a server is ended that others need; says why in any case. `verb`: Shut down,
-    Delete. Nothing where there are no reasons."""
+def _confirm_end(yes: bool, name: str, reasons: Sequence[str]) -> None:
+    """Says why others need a server that is to be shut down (`reasons`), and asks whether to do so
+    all the same, unless `yes` or there are no reasons."""
     for reason in reasons:
         say(f"{name}: {reason}")
     if reasons:
-        confirm(yes, f"{verb} {name} all the same?", name, "is needed by others")
+        confirm(yes, f"Shut down {name} all the same?", name, "is needed by others")
 
 
 @contextlib.contextmanager
 def _explain_ending(name: str) -> Iterator[None]:
-    """Says what an interrupt leaves while a server is shut down: it goes on with that by itself."""
+    """Turns Ctrl-C in the block into CouldNotRun, which says that the server goes on shutting
+    down."""
     try:
         yield
     except KeyboardInterrupt:

@@ -190,7 +190,7 @@ def up(
                 unpaced=unpaced,
                 progress=tick,
             )
-    _print([member], output)
+    _print_members([member], output)
     _say_notes([member])
     exit_if(member.problems)
 
@@ -211,15 +211,16 @@ def status(
     with place.open() as lab:
         members = topology.list_topology(lab, name)
     if explain:
-        _explain(members, output)
+        _explain_durability(members, output)
     else:
-        _print(members, output)
+        _print_members(members, output)
     _say_notes(members)
     exit_if(any(member.problems for member in members))
 
 
-def _explain(members: list[TopologyMember], output: str) -> None:
-    """Prints the settings of each server that answers, with their costs and what they can lose."""
+def _explain_durability(members: list[TopologyMember], output: str) -> None:
+    """Prints the durability settings of each server that answers, with their costs and what they
+    can lose."""
     columns = ("name", "setting", "value", "costs", "can_lose")
     rows = [
         {"name": member.server.name} | asdict(each)
@@ -268,9 +269,9 @@ def lag(
             record = lag_record.LagRecord(watching, topology_watch.servers)
             if listener is not None:
                 return exporter.serve(listener, lambda: metrics.format_metrics(watching), say)
-            each = _make_line_printer(name) if watch and output == "table" else lambda readings: None
+            on_readings = _make_line_printer(name) if watch and output == "table" else lambda readings: None
             with contextlib.suppress(KeyboardInterrupt):
-                record.run(seconds or (None if watch else LOOK_S), each)
+                record.run(seconds or (None if watch else LOOK_S), on_readings)
             last = [reading for reading in watching.read() if name in (None, reading.replica)]
             problems = watching.list_problems()
     write_report(report, lambda: measured.build_view(record.build_frame()))
@@ -281,18 +282,18 @@ def lag(
         print_answer(rows, output, record.build_frame().to_dicts(), tuple(lag_record.SCHEMA), lambda: parts)
     elif output == "json":
         print_json(record.build_frame().to_dicts())
-    wrong = [*problems.items(), *((reading.replica, reading.problem) for reading in last if reading.problem)]
-    say_each("problem", (f"{who}: {problem}" for who, problem in wrong))
-    exit_if(wrong)
+    all_problems = [*problems.items(), *((reading.replica, reading.problem) for reading in last if reading.problem)]
+    say_each("problem", (f"{server_name}: {problem}" for server_name, problem in all_problems))
+    exit_if(all_problems)
 
 
-# s. Long enough for rates, which are taken over a second.
+# Seconds that `lag` watches by default: long enough for rates, which are taken over a second.
 LOOK_S = 2.0
 
 
 def _make_line_printer(name: str | None) -> Callable[[list[LagReading]], None]:
-    """Returns a function that prints a line for each channel, once a second at most. `name`: of one
-    replica, None: all."""
+    """Returns a function that prints readings of lag, a line for each channel, at most once a
+    second. `name`: of the replica whose channels are printed, None: all."""
     printed = [0.0]
 
     def print_lines(readings: list[LagReading]) -> None:
@@ -309,7 +310,7 @@ def _make_line_printer(name: str | None) -> Callable[[list[LagReading]], None]:
     return print_lines
 
 
-def _print(members: list[TopologyMember], output: str) -> None:
+def _print_members(members: list[TopologyMember], output: str) -> None:
     """Prints the servers of a topology in the form asked for."""
     rows = [row for member in members for row in member_words.list_rows(member)]
     print_answer(

@@ -51,7 +51,7 @@ class ReplicaRuns:
 
     @property
     def are_given(self) -> bool:
-        """True if a replica is calibrated."""
+        """True if a replica's applier is to be calibrated."""
         return bool(self.replica) or self.binary_log is not None
 
     def check(self, runs: list[Path], check: bool) -> None:
@@ -117,7 +117,8 @@ def calibrate(
 
 
 def fit_replica(runs: list[Run], replicas: ReplicaRuns, keeping: KeepOptions) -> None:
-    """Prints the database with its replica's applier, and writes it where a file is named."""
+    """Calibrates the applier of a replica, prints the database with it, and writes both where a
+    file is named."""
     measured, sample = runs_replica.load_replica_runs(replicas.replica or [], replicas.binary_log)
     workload = runs_replica.load_database(replicas.of) if replicas.of is not None else fit(runs, keeping.name)
     fitted = calibration_replica.calibrate_replica(workload, measured, sample)
@@ -129,7 +130,7 @@ def fit_replica(runs: list[Run], replicas: ReplicaRuns, keeping: KeepOptions) ->
 
 
 def fit_and_keep(runs: list[Run], keeping: KeepOptions) -> None:
-    """Prints the database behind the runs, and writes it where a file is named."""
+    """Calibrates a database by runs, prints it, and writes it where a file is named."""
     workload = fit(runs, keeping.name)
 
     def list_parts() -> tuple[object, ...]:
@@ -139,7 +140,7 @@ def fit_and_keep(runs: list[Run], keeping: KeepOptions) -> None:
 
 
 def fit(runs: list[Run], name: str | None) -> TransactionWorkload:
-    """Returns the database behind the runs; shows a progress bar."""
+    """Returns the database that is calibrated by runs; shows a progress bar."""
     with show_progress("calibrating") as tick:
         return from_runs.calibrate(runs, name=name, progress=tick)
 
@@ -147,8 +148,9 @@ def fit(runs: list[Run], name: str | None) -> TransactionWorkload:
 def keep_and_show(
     workload: TransactionWorkload, keeping: KeepOptions, parts: Callable[[], tuple[object, ...]], next_options: str
 ) -> None:
-    """Writes a workload where a file is named, and prints it: `parts` as a table. `next_options`:
-    of the prediction that is proposed next."""
+    """Writes a workload where a file is named, and prints it, `parts()` for a person; ends with
+    exit code 1 where it misses its own runs, unless forced. `next_options`: of the `headrace
+    predict` that is proposed next."""
     keep(workload, keeping.to, keeping.force)
     if keeping.output == "json":
         print_json(workload.to_document())
@@ -160,7 +162,8 @@ def keep_and_show(
 
 
 def print_scores(runs: list[Run], from_one: bool, output: str) -> None:
-    """Prints how well runs predict the others."""
+    """Cross-validates runs and prints the errors of the predictions. `from_one`: from each other
+    run alone, not from all others."""
     with show_progress("scoring") as tick:
         rows = score.leave_out(runs, from_one=from_one, progress=tick)
     if output == "json":

@@ -31,8 +31,6 @@ from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from headrace.observe.live.record import Captured
 
 with defer_imports():
@@ -130,8 +128,8 @@ def report(
 
 
 def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
-    """Refuses a capture that could not be calibrated, naming the volumes where this is EC2. Raises
-    InputError."""
+    """Returns the storage that was given. Raises InputError where there is none, with the ids of
+    the devices' volumes where this machine runs on EC2."""
     if storage is not None:
         return storage
     volumes = [volume for volume in map(host.find_volume_id, host.resolve_device_names(devices or ())) if volume]
@@ -141,19 +139,17 @@ def check_storage_given(storage: str | None, devices: list[str] | None) -> str:
 
 
 def check_workload(workload: Path | None, seconds: float) -> None:
-    """Refuses at once what calibration would refuse after the capture. Raises InputError."""
+    """Raises InputError for a capture that would be too short for the calibration behind it."""
     if workload is None:
         return
     if seconds < calibration_calibrate.LEAST_SECONDS:
-        rule, hint = (
-            f"too short to calibrate: at least {calibration_calibrate.LEAST_SECONDS:g} s",
-            "Watch longer, or leave --workload out.",
-        )
+        rule = f"too short to calibrate: at least {calibration_calibrate.LEAST_SECONDS:g} s"
+        hint = "Watch longer, or leave --workload out."
         raise InputError(f"--seconds {seconds:g}", rule, "docs/reference/run-description.md", hint)
 
 
 def read_day(text: str | None) -> date | None:
-    """Returns a day of --as-of, None where it was not given. Raises InputError."""
+    """Returns the day of --as-of, None where it was not given. Raises InputError."""
     try:
         return None if text is None else date.fromisoformat(text)
     except ValueError:

@@ -127,7 +127,8 @@ def new(
 def _collect_answers(
     questions: Sequence[Question], typed: dict[str, str | None], asking: bool, constant: bool
 ) -> dict[str, object]:
-    """Checks the answers that were typed, and asks for the others on a terminal. Raises
+    """Returns the answers to questions by name: those that were typed, checked, and with `asking`
+    the others from the terminal. `constant`: without the questions about a day. Raises
     InputError."""
     answers: dict[str, object] = {}
     for question in questions:
@@ -153,11 +154,12 @@ def _collect_answers(
 
 
 def _ask(question: Question) -> object:
-    """Asks until the answer passes. An empty one takes the default, or leaves the question out."""
+    """Asks on the terminal until an answer is valid, and returns its value; None for an empty
+    answer to a question that has no default and is not required."""
     unit = f" [{question.unit}]" if question.unit else ""
     while True:
-        shown = None if question.required else ("" if question.default is None else str(question.default))
-        text = typer.prompt(f"{question.prompt}{unit}", default=shown, show_default=bool(shown), err=True).strip()
+        default = None if question.required else ("" if question.default is None else str(question.default))
+        text = typer.prompt(f"{question.prompt}{unit}", default=default, show_default=bool(default), err=True).strip()
         if not text and not question.required:
             return None
         try:
@@ -229,13 +231,13 @@ def import_recording(
 
 
 def keep(demand: Workload, to: Path | None, force: bool, output: Output) -> None:
-    """Writes a workload file, whole or not at all and never over another unasked, and describes
-    it."""
+    """Writes a workload file, to its name in this folder where `to` is None, and prints the
+    workload. Raises InputError for a file that exists, unless forced."""
     path = to or Path(re.sub(r"[^\w.-]+", "-", demand.name).strip("-.")[:80] or "workload").with_suffix(".toml")
     check_output("--to", path, force=force)
     workloads.save(demand, path)
     say(f"written to {path}")
-    _show(demand, output)
+    _show_demand(demand, output)
 
 
 @app.command("show")
@@ -260,7 +262,7 @@ def show_workload(
         workloads.save(load, to)
         say(f"written to {to}")
     write_report(report, lambda: simulation.build_demand_view(load))
-    _show(load, output)
+    _show_demand(load, output)
 
 
 def _show_database(
@@ -269,10 +271,8 @@ def _show_database(
     """Prints a database in transactions, and writes it where a file is named: the source of its
     figures, and its parameters."""
     if report is not None:
-        rule, hint = (
-            "a database in transactions has no demand over time to draw",
-            "headrace predict draws it on a storage.",
-        )
+        rule = "a database in transactions has no demand over time to draw"
+        hint = "headrace predict draws it on a storage."
         raise InputError("--report", rule, "headrace workload show --help", hint)
     if growth != 1.0:
         load = load.scale_data(check_number("--growth", growth, 0.001, 1_000.0))
@@ -289,7 +289,7 @@ def _show_database(
         show(*words, "", databases.build_parameter_table(load))
 
 
-def _show(load: Workload, output: Output) -> None:
+def _show_demand(load: Workload, output: Output) -> None:
     """Prints a workload in words, as JSON, or the points of a demand as CSV. Raises InputError for
     a closed load as CSV."""
     closed = isinstance(load, workloads.ClosedWorkload)

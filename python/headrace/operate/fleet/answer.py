@@ -16,7 +16,7 @@ from headrace.base.storage import Storage
 from headrace.catalog.facts import check_day, check_region
 from headrace.operate.fleet.cost import PriceTable
 from headrace.planner.market.durability import (
-    LEAST_TOLD,
+    LEAST_PERCENT,
     compute_layout_afr_percent,
     find_lowest_afr_percent,
     find_published_afr_percent,
@@ -201,7 +201,7 @@ def _describe_survival(afr: tuple[float, float]) -> str:
 
 def _format_durability(rate: float) -> str:
     """Returns 100 less a failure rate, percent, with the decimals of the rate's first digit."""
-    if rate < LEAST_TOLD:
-        return f"above {100.0 - LEAST_TOLD:.6f}"
+    if rate < LEAST_PERCENT:
+        return f"above {100.0 - LEAST_PERCENT:.6f}"
     places = -math.floor(math.log10(rate))
     return f"{100.0 - rate:.{max(0, places)}f}"

@@ -164,8 +164,8 @@ def _get_figure(name: str, as_of: str | None) -> float:
 def build_services_part(
     engine: PlanEngine, searched: Sequence[FamilyResult], recommended: Choice | None = None
 ) -> ServicesPart:
-    """Says what each deployment that was asked about comes to: the `recommended` choice on its own,
-    the cheapest on the others."""
+    """Returns the answer for each deployment of the question: the `recommended` choice for its own,
+    the cheapest for the others."""
     answers = tuple(_answer(engine, service, searched, recommended) for service in engine.question.settings.on)
     even, million, tps = _find_break_even(engine, answers)
     return ServicesPart(answers, even, million, tps, tuple(map(dict, core.service_comparison())))
@@ -188,8 +188,8 @@ def _answer(
         )
     else:
         why = "meets every goal" if best.meets_goals else "; ".join(best.misses)
-    as_of, about = engine.question.prices.as_of, engine.question.conditions
-    readers = 0 if about is None or not service.startswith(AURORA) else about.readers
+    as_of, conditions = engine.question.prices.as_of, engine.question.conditions
+    readers = 0 if conditions is None or not service.startswith(AURORA) else conditions.readers
     near_runs = 0
     if best is not None and isinstance(engine.judge, DatabaseJudge):
         near_runs = engine.judge.count_near_runs(engine.get_host(best))
@@ -229,8 +229,9 @@ def _rank_choice(choice: Choice) -> tuple:
 def _find_break_even(
     engine: PlanEngine, answers: Sequence[ServiceAnswer]
 ) -> tuple[BreakEven | None, float | None, float | None]:
-    """Finds where I/O-Optimized pays on the class of the cheapest Standard, what is billed there a
-    month, millions, and at what rate."""
+    """Returns the rate from which Aurora's I/O-Optimized pays on the class of the cheapest
+    Standard, the I/Os that Standard bills a month in millions, and the transactions a second they
+    are for; None each without a database or a choice on Standard."""
     standard = next((answer.best for answer in answers if answer.deployment == "aurora:standard" and answer.best), None)
     judge = engine.judge
     if standard is None or not isinstance(judge, DatabaseJudge):
@@ -238,8 +239,10 @@ def _find_break_even(
     candidate = engine.get_candidate(standard)
     items = judge.list_items(candidate)
     other = replace(judge.hosts[candidate[2]], service="aurora:io-optimized")
-    about = judge.conditions
-    optimized = list_managed_items(other, AURORA, judge.prices, readers=about.readers, data_gib=about.data_gib)
+    conditions = judge.conditions
+    optimized = list_managed_items(
+        other, AURORA, judge.prices, readers=conditions.readers, data_gib=conditions.data_gib
+    )
     even = None if optimized is None else compute_break_even(_convert_cost_items(items), _convert_cost_items(optimized))
     million = sum(item["quantity"] for item in items if "I/O" in item["item"])
     return even, million, judge.compute_billed_ios(candidate)[2]

@@ -20,7 +20,7 @@ from headrace.simulation.services import get_failover_facts, get_loss_facts
 
 # Percent; below it nothing but independent failures is reckoned with, so that more digits would
 # claim what nobody knows (chosen by eye).
-LEAST_TOLD = 1e-6
+LEAST_PERCENT = 1e-6
 # Lengths of a year in the units that copies.csv gives a time of repair in.
 A_YEAR = {"h": 365.25 * 24, "s": 365.25 * 86_400}
 
@@ -36,11 +36,11 @@ def compute_static_figures(family: Family, members: int) -> tuple[float | None, 
 def compute_candidate_figures(
     directory: Directory, candidate: Candidate, service: str
 ) -> tuple[float | None, float | None]:
-    """Returns the same of a candidate at a service: with a log apart the data are lost with
-    either."""
+    """Returns durability (annual failure rate, percent) and consistency (percent of the time) of a
+    candidate at a service: with a log volume, the data are lost with either."""
     data, log, _ = candidate
-    about = directory.look_up(data, service)
-    afr, promised = compute_static_figures(about.family, about.members)
+    facts = directory.look_up(data, service)
+    afr, promised = compute_static_figures(facts.family, facts.members)
     if log is not None:
         apart = directory.look_up(log)
         afr = combine_afr_percent([afr, compute_static_figures(apart.family, apart.members)[0]])
@@ -62,7 +62,7 @@ class Copies:
 
 @cache
 def find_copies(service: str) -> Copies | None:
-    """Returns the number of copies that a deployment keeps; None: a single one."""
+    """Returns the copies that a deployment keeps, by copies.csv; None: a single one."""
     rows = read_rows("headrace.planner.market", "copies.csv")
     name, _, option = service.partition(":")
     own = {row["key"]: row for row in rows if row["service"] == name and row["option"] in (option, "any")}
@@ -77,17 +77,15 @@ def find_copies(service: str) -> Copies | None:
         f"{own['lost_with']['value']} of them; assumed that they fail independently, that a lost one is back after "
         f"{repair['value']} {repair['unit']} ({repair['source']}, {repair['as_of']}{doubt}){assumed}"
     )
-    lost_with, share = int(own["lost_with"]["value"]), float(repair["value"]) / A_YEAR[repair["unit"]]
-    return Copies(int(copies["value"]), lost_with, share, afr, words)
+    lost_with, repair_years = int(own["lost_with"]["value"]), float(repair["value"]) / A_YEAR[repair["unit"]]
+    return Copies(int(copies["value"]), lost_with, repair_years, afr, words)
 
 
 def compute_service_afr_percent(family: Family, members: int) -> float | None:
     """Returns the annual chance to lose the data at a service, percent: one copy's volumes through
     their layout, and the copies through the time that repair takes."""
-    copy_percent, copies = (
-        compute_layout_afr_percent(family.layout, members, find_published_afr_percent(family.era)),
-        find_copies(family.service),
-    )
+    copy_percent = compute_layout_afr_percent(family.layout, members, find_published_afr_percent(family.era))
+    copies = find_copies(family.service)
     if copies is None:
         return copy_percent
     copy_percent = copies.afr_percent if copies.afr_percent is not None else copy_percent
@@ -146,10 +144,10 @@ def compute_layout_afr_percent(layout: str, members: int, member_percent: float 
 
 
 def format_small_percent(percent: float) -> str:
-    """Writes a chance in percent, two figures; what is too small to be known is said to be below
-    that."""
-    if percent < LEAST_TOLD:
-        return f"below {LEAST_TOLD:f} %"
+    """Writes a chance in percent with two significant figures, below LEAST_PERCENT as `below` that
+    limit."""
+    if percent < LEAST_PERCENT:
+        return f"below {LEAST_PERCENT:f} %"
     places = max(0, 1 - math.floor(math.log10(percent)))
     text = f"{percent:.{places}f}"
     return f"{text.rstrip('0').rstrip('.') if places else text} %"
@@ -186,13 +184,13 @@ STORAGE_RULES = {
 }
 
 
-# Option without which a rule does not hold: a cluster's storage does not grow by itself
-# (data/managed/cannot.csv).
+# Deployment without storage autoscaling (data/managed/cannot.csv).
 NO_AUTOSCALING = "rds:multi-az-cluster"
 
 
 def list_storage_rules(deployment: str, as_of: str) -> tuple[str, ...]:
-    """Says what the storage of a deployment lives by, in words with sources."""
+    """Lists the rules for growing storage of a deployment, and the copies that it keeps, in
+    sentences with sources."""
     sentences = []
     for key, words in STORAGE_RULES.items():
         if deployment == NO_AUTOSCALING and key.startswith("autoscaling"):
@@ -209,7 +207,8 @@ def list_storage_rules(deployment: str, as_of: str) -> tuple[str, ...]:
 
 
 def list_managed_caveats(deployment: str) -> list[str]:
-    """Says what to know of a choice at a service."""
+    """Lists in sentences what a deployment cannot do, and for Aurora that its storage's latency is
+    not known."""
     caveats = [f"{deployment} cannot {limit['what']}: {limit['detail']}." for limit in core.service_limits(deployment)]
     if deployment.startswith("aurora"):
         caveats.insert(

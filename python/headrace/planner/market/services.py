@@ -1,7 +1,7 @@
 """RDS and Aurora as candidates: their families, the sizes each is sold in, their hosts and bills.
 
     RDS      a volume type in ranges of sizes, each with its own IOPS and MiB/s (data/managed/
-             rds_storage.csv): the search finds by itself on which side of 400 GiB it is cheaper
+             rds_storage.csv): the search finds on which side of 400 GiB it is cheaper
     Aurora   one space without axes: storage grows with the data, and its price depends on what is
              read and logged
 
@@ -50,7 +50,8 @@ STRIPE = 4
 
 
 def expand_deployments(on: Sequence[str] | str) -> tuple[str, ...]:
-    """Returns the deployments that are meant: `rds` stands for all of RDS. Raises InputError."""
+    """Returns the deployments of the names of services: `rds` stands for all of RDS. Raises
+    InputError for an unknown name, and for none."""
     names = on.split(",") if isinstance(on, str) else list(on) if isinstance(on, Sequence) else [on]
     if not all(isinstance(name, str) for name in names):
         raise refuse.input(f"on = {on!r}", "must name services", "For example --on ec2,rds,aurora.")
@@ -104,13 +105,14 @@ def list_managed_families(
 @dataclass(frozen=True)
 class ManagedShape(Shape):
     """Storage of RDS in one range of sizes. `x`: IOPS of all of it (of gp2 its GiB); `y`: its
-    MiB/s. `included`: what comes with the size; `per_gib`: most IOPS of a GiB; `mib_s_per_iops`:
-    most MiB/s of an IOPS; `by_itself`: IOPS that bring one MiB/s unasked."""
+    MiB/s. `included`: IOPS and MiB/s that come with the size; `per_gib`: most IOPS of a GiB;
+    `mib_s_per_iops`: most MiB/s of an IOPS; `iops_per_included_mib_s`: IOPS that include one
+    MiB/s."""
 
     included: tuple[int, int] = (0, 0)
     per_gib: float = 0.0
     mib_s_per_iops: float = math.inf
-    by_itself: float = math.inf
+    iops_per_included_mib_s: float = math.inf
 
     def _write_storage(self, x: int, y: int) -> str:
         """Writes the storage of a point in the notation: IOPS and MiB/s rounded up to what is
@@ -124,7 +126,7 @@ class ManagedShape(Shape):
         x = round_figure_up(x, IOPS_STEPS, *self.x)
         if self.per_gib and x > gib // STRIPE * STRIPE * self.per_gib:
             gib = -(-math.ceil(x / self.per_gib) // STRIPE) * STRIPE
-        if y > max(self.included[1], x / self.by_itself):
+        if y > max(self.included[1], x / self.iops_per_included_mib_s):
             return f"{kind}:{gib}:{x}:{y}"
         return f"{kind}:{gib}:{x}" if x > self.included[0] else f"{kind}:{gib}"
 
@@ -158,7 +160,7 @@ def list_managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape
                 included=(int(rules.get("included_iops", 0)), included),
                 per_gib=per_gib,
                 mib_s_per_iops=ratio,
-                by_itself=rules.get("iops_per_included_mib_s", math.inf),
+                iops_per_included_mib_s=rules.get("iops_per_included_mib_s", math.inf),
             )
         )
     return shapes
@@ -173,7 +175,7 @@ def list_service_spaces(
     if family.service == "ec2":
         own = list_spaces(family, [hosts[place] for place in places], logs, need.data_gib, need.log_gib)
         return [Space(space.shape, space.log, places[space.host]) for space in own]
-    shapes = list_managed_shapes(family, need.of(None), as_of)
+    shapes = list_managed_shapes(family, need.get_data_storage_gib(None), as_of)
     return [Space(shape, None, place) for place in places for shape in shapes]
 
 
@@ -222,7 +224,7 @@ def list_managed_hosts(
 
 
 def _explain_absence(service: str, as_of: str) -> str | None:
-    """Says why a deployment cannot be had on a day before it was there."""
+    """Says why a deployment cannot be had on a day before its launch; None from that on."""
     rule = core.managed_rule(service, "launched_on")
     if rule is None or rule["value"] <= as_of:
         return None
@@ -245,12 +247,12 @@ def _make_managed_host(
 
 # --- bills ----------------------------------------------------------------------------------------
 
-# The smallest storage of a bill of which only the class is wanted.
+# Storage and class that stand in a bill of which only the other part is used.
 ANY_STORAGE, ANY_CLASS = "gp3:20", "r6g.large"
 
 
 def compute_class_usd(service: str, instance: str, prices: PriceList, readers: int) -> float | None:
-    """Says what the class costs a month, readers of Aurora included; None: no price."""
+    """Returns the USD a month of a class, readers of Aurora included; None: no price."""
     with translate_core_errors():
         bill = core.service_bill(
             service, instance, ANY_STORAGE, prices.region, prices.as_of, _count_readers(service, readers)

@@ -212,7 +212,7 @@ def test_plan_and_predict_agree(deployment):
         host = Host(with_price.instance, 0.0, with_price.cache_gib, deployment)
         result.hosts.append(host)
     storage = "aurora" if deployment.startswith("aurora") else "gp3:500"
-    row = judge_of(result).run_today([(storage, None, result.hosts.index(host))])
+    row = judge_of(result).run_ungrown([(storage, None, result.hosts.index(host))])
     comparison = compare(
         SHOP, "gp3:500", on=[deployment], instance="r7g.2xlarge", cache_gib=host.cache_gib, draws=0, seed=None
     )
@@ -228,7 +228,7 @@ def test_a_standby_costs_latency_and_aurora_is_least_known():
     result = engine("ec2,rds,aurora")
     storage = {"ec2": "4xgp3:100", "rds:single-az": "gp3:400", "rds:multi-az": "gp3:400", "aurora:standard": "aurora"}
     places = {host.service: place for place, host in enumerate(result.hosts)}
-    doubts = judge_of(result).scenarios.of([(text, None, places[name]) for name, text in storage.items()])
+    doubts = judge_of(result).scenarios.compute_doubts([(text, None, places[name]) for name, text in storage.items()])
     width = [doubt.spread for doubt in doubts]
     assert width == sorted(width) and len(set(width)) == len(width)
 

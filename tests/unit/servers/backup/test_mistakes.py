@@ -9,7 +9,7 @@ import pytest
 from made_histories import base_of
 
 from headrace.cli.main import main
-from headrace.cli.servers.backup import _list_cells, _resolve_id
+from headrace.cli.servers.backup import _make_table_row, _resolve_id
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.manifest import RestoreProof, get_backup_folder
 from headrace.servers.backup.targets.folder import FolderTarget
@@ -64,7 +64,7 @@ def test_list_shows_parts_and_failed_restores(target, capsys):
 def test_an_age_does_not_change_its_unit_by_rounding(target, seconds, age):
     """A second less than an hour was `60 min`, an hour `1 h`, and one and a half hours were `2 h`."""
     backup = documents.Backup(target[1], None)
-    cells = _list_cells(backup, backup.manifest.ended_unix + seconds)
+    cells = _make_table_row(backup, backup.manifest.ended_unix + seconds)
     assert age in cells and f"unproved, {age} old" in cells
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 from typing import TypeVar
 
 from headrace.api.cache import Facts
 from headrace.api.errors import AwsError
 from headrace.api.protocol.shapes import Members
-from headrace.api.protocol.xml import Rendered
-from headrace.lab.calls import Attachment, AttachmentFacts, LabStatus, LabVolume, Modification, VolumeFacts
+from headrace.api.protocol.xml import CachedStructure
+from headrace.lab.calls import Attachment, AttachmentFacts, LabVolume, Modification, VolumeFacts
 
 # EC2's id for the volume of a copy, and of a snapshot that was put block by block.
 NO_VOLUME = "vol-ffffffff"
@@ -34,7 +34,7 @@ def parse_moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).replace(microsecond=0)
 
 
-def show_tags(tags: Mapping[str, str]) -> list[dict[str, str]] | None:
+def convert_tags(tags: Mapping[str, str]) -> list[dict[str, str]] | None:
     """Returns the list of tags in EC2's form, or None without tags: EC2 then leaves it out."""
     return [{"Key": key, "Value": value} for key, value in tags.items()] or None
 
@@ -45,7 +45,7 @@ def get_device_name(attachment: Attachment | AttachmentFacts) -> str:
     return name if name.startswith("/dev/") else f"/dev/{name}"
 
 
-def show_attachment(volume: Volume, attachment: Attachment | AttachmentFacts) -> Members:
+def convert_attachment(volume: Volume, attachment: Attachment | AttachmentFacts) -> Members:
     """Returns an attachment in EC2's form."""
     return {
         "VolumeId": volume["id"],
@@ -57,19 +57,19 @@ def show_attachment(volume: Volume, attachment: Attachment | AttachmentFacts) ->
     }
 
 
-def show_once(row: Row, show: Callable[[Row], Members]) -> Members:
-    """Returns a row in EC2's form. A cached row is converted and written once, and always with the
-    same `show`."""
+def convert_once(row: Row, convert: Callable[[Row], Members]) -> Members:
+    """Returns a row in EC2's form by `convert`. A cached row keeps the result, so a kind of rows
+    has one `convert`."""
     if not isinstance(row, Facts):
-        return show(row)
+        return convert(row)
     try:
-        return row.shown
+        return row.members
     except AttributeError:
-        row.shown = Rendered(show(row))
-        return row.shown
+        row.members = CachedStructure(convert(row))
+        return row.members
 
 
-def show_volume(volume: Volume) -> Members:
+def convert_volume(volume: Volume) -> Members:
     """Returns a volume in EC2's form. Facts that the lab does not have yet are left out."""
     kind, attachment = volume["type"], volume["attachment"]
     key = volume.get("kms_key")
@@ -90,12 +90,12 @@ def show_volume(volume: Volume) -> Members:
         "MultiAttachEnabled": False,
         "FastRestored": volume.get("fast_restored"),
         "VolumeInitializationRate": volume.get("initialization_rate_mib_s"),
-        "Attachments": [] if attachment is None else [show_attachment(volume, attachment)],
-        "Tags": show_tags(volume["tags"]),
+        "Attachments": [] if attachment is None else [convert_attachment(volume, attachment)],
+        "Tags": convert_tags(volume["tags"]),
     }
 
 
-def show_modification(modification: Modification) -> Members:
+def convert_modification(modification: Modification) -> Members:
     """Returns a modification in EC2's form."""
     description: Members = {
         "VolumeId": modification["volume"],
@@ -135,8 +135,3 @@ def check_snapshot_id(text: str) -> str:
             f"Value ({text[:100]}) for parameter snapshotId is invalid. Expected: 'snap-...'.",
         )
     return text
-
-
-def compute_start(status: LabStatus) -> datetime:
-    """Returns when the lab was started, by its own clock."""
-    return datetime.fromisoformat(status["lab_time"]).astimezone(UTC) - timedelta(seconds=status["uptime_s"])

@@ -21,7 +21,7 @@ from headrace.base.units import GIB
 from headrace.bench import RunRecord
 from headrace.bench.running.summary import LEAST_IDLE_SHARE, compute_idle_share
 from headrace.bench.store.store import write_now
-from headrace.calibration.response import FULL, writes_while_filling
+from headrace.calibration.response import FULL_CACHE_SHARE, writes_while_filling
 from headrace.experiment import neighbours, small_pools
 from headrace.experiment.proof import MeasuredResult, PredictedResult, StoredPredictions
 from headrace.experiment.request import Configuration, refuse
@@ -149,7 +149,7 @@ def predict_p95_ms(database: dict, configuration: Configuration, rows: pl.DataFr
         database,
         (1e3 * configuration.threads / rows["tps"]).to_list(),
         rows["reads_per_tx"].to_list(),
-        ((rows["cached_share"] >= FULL) | writes_while_filling(database)).to_list(),
+        ((rows["cached_share"] >= FULL_CACHE_SHARE) | writes_while_filling(database)).to_list(),
         1e3 * ios_of_page / sum_iops(configuration.storage),
         rows.select(configuration.threads * written).to_series().to_list(),
     )

@@ -195,7 +195,7 @@ def run(
     )
     # A store that cannot be written is found out before anything is measured.
     store.drop(store.begin(name)[1])
-    session = Session(options, machine.collect_identity("mariadb" if module.ENGINES else None))
+    session = Session(options, machine.collect_machine_facts("mariadb" if module.ENGINES else None))
     cells = module.cells(options)
     probes = simulation.make_probe_cells(options.seed) if module.ENGINES else ()
 

@@ -118,7 +118,7 @@ def predict_result(
         part = run.rows.filter(run.rows["t_s"] >= warmup_s)
         return run, part, statistics.fmean(part["tps"]) if part.height else 0.0
 
-    behind = with_cache(workload, configuration.cache_gib, changed)
+    adjusted = with_cache(workload, configuration.cache_gib, changed)
     if changed is not None:
         tps = run_with(adjusted, 0)[2]
         adjusted = small_pools.adjust_purge(adjusted, workload, configuration.cache_gib, tps, changed)

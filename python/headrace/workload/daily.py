@@ -169,10 +169,8 @@ def new_daily(
 
 
 def compute_hourly_factors(shape: object) -> list[float]:
-    """Returns 24 factors with a largest of 1, from a name in SHAPES or 24 numbers >= 0.
-
-    Raises InputError.
-    """
+    """Returns 24 factors with a largest of 1, from a name in SHAPES or 24 numbers >= 0. Raises
+    InputError."""
     if isinstance(shape, str):
         return list(SHAPES[check_choice("shape", shape, tuple(SHAPES))])
     if not isinstance(shape, (list, tuple)) or len(shape) != 24:
@@ -187,10 +185,8 @@ def compute_hourly_factors(shape: object) -> list[float]:
 
 
 def list_backup_minutes(start_hour: float, minutes: int) -> list[int]:
-    """Returns the minutes of the day (0..1439) a backup runs in; it may run past midnight.
-
-    Raises InputError.
-    """
+    """Returns the minutes of the day (0..1439) a backup runs in; it may run past midnight. Raises
+    InputError."""
     start = int(check_number("backup_start_hour", start_hour, 0.0, 24.0, "h") * 60 + 0.5)
     length = check_whole("backup_minutes", minutes, 1, MINUTES_OF_DAY)
     return [(start + i) % MINUTES_OF_DAY for i in range(length)]

@@ -117,10 +117,8 @@ class PointsTable(DocumentTable):
 
 
 def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
-    """Reads the workload in a TOML file.
-
-    Raises InputError (bad content, exit code 2) or CouldNotRun (cannot be read, 3).
-    """
+    """Reads the workload in a TOML file. Raises InputError (bad content, exit code 2) or
+    CouldNotRun (cannot be read, 3)."""
     path = make_path(path)
     return parse(path.name, read_bytes(path, MAX_TOML_BYTES), path.parent)
 

@@ -85,11 +85,9 @@ class BenchComparison:
 def compare(
     a: RunRecord | Sequence[RunRecord], b: RunRecord | Sequence[RunRecord], *, allow_unlike: bool = False
 ) -> BenchComparison:
-    """Compares `b` with `a`, each a run or a group of repeated runs.
-
-    Raises InputError for runs that are not alike (unless `allow_unlike`), for a run against a
-    group, and for a run on both sides.
-    """
+    """Compares `b` with `a`, each a run or a group of repeated runs. Raises InputError for runs
+    that are not alike (unless `allow_unlike`), for a run against a group, and for a run on both
+    sides."""
     first_group, second_group = (tuple([side] if isinstance(side, RunRecord) else side) for side in (a, b))
     if not first_group or not second_group or (len(first_group) == 1) != (len(second_group) == 1):
         raise InputError(

@@ -40,10 +40,8 @@ LEAST_HOST_SHARE = 0.8
 
 
 def load_run(path: str | os.PathLike) -> Run:
-    """Loads the run described in a TOML file, with the files it names.
-
-    Raises InputError (exit code 2) or CouldNotRun (3).
-    """
+    """Loads the run described in a TOML file, with the files it names. Raises InputError (exit code
+    2) or CouldNotRun (3)."""
     path = make_path(path)
     content = read_bytes(path, MAX_TOML_BYTES)
     try:

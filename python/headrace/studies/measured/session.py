@@ -182,11 +182,8 @@ def find_resumable_cells(
 def run(
     module: ModuleType, options: LabOptions, progress: Progress = stay_silent, say: Say = stay_silent
 ) -> StudyResult:
-    """Runs a study's module on the lab.
-
-    Raises CouldNotRun when the machine lacks something, and as CellRunner.run; Ctrl-C leaves
-    finished cells in the store.
-    """
+    """Runs a study's module on the lab. Raises CouldNotRun when the machine lacks something, and as
+    CellRunner.run; Ctrl-C leaves finished cells in the store."""
     name, gib, store = module.STUDY.name, module.data_gib(options), options.runs
     machine.require(
         f"study {name} on the lab",

@@ -142,7 +142,7 @@ def _fit_runs(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Tran
     from scipy.optimize import least_squares
 
     base, spread = make_applier(workload), get_replica_spread(workload)
-    has_flushes = any(_flushes_at_commit(run) for run in runs)
+    has_flushes = any(_syncs_at_commit(run) for run in runs)
     has_workers = any((run.replica.make_settings()["workers"] or 0) > 1 for run in runs)
     has_reads = any((run.reads or 0.0) > LEAST_READS for run in runs)
     names = [name for name in FITTED_PARAMETERS if _depends_on(name, has_flushes, has_workers, has_reads)]
@@ -204,7 +204,7 @@ def _estimate_other_cpu_ms(run: ReplicaRun, page_cpu_ms: float) -> float:
     return page_cpu_ms * (run.reads or 0.0) + coordinator
 
 
-def _flushes_at_commit(run: ReplicaRun) -> bool:
+def _syncs_at_commit(run: ReplicaRun) -> bool:
     """Returns whether the replica flushes a log as it commits."""
     settings = run.replica.make_settings()
     return settings["flush_log_at_trx_commit"] == 1 or (settings["log_bin"] and settings["sync_binlog"] > 0)

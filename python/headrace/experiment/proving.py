@@ -270,7 +270,7 @@ class _ProofRun:
             self._predict(self._calibrate(record), record.id)
             for index in range(1, len(self.proof.steps)):
                 self._measure(lab, data, index, planned.timing.each_s)
-        self._update_proof(state="complete", ended_at=write_now())
+        self._replace_proof(state="complete", ended_at=write_now())
 
     def _calibrate(self, record: bench.RunRecord) -> TransactionWorkload:
         """Calibrates a workload on the run of the first configuration, and writes it into the
@@ -302,7 +302,7 @@ class _ProofRun:
             predictions[step.configuration.name] = (step.configuration, prediction)
             steps[index] = replace(step, predicted=prediction)
         stored = predict.store(self.place, self.place / WORKLOAD_FILE, calibration_run, predictions)
-        self._update_proof(steps=tuple(steps), predictions=stored)
+        self._replace_proof(steps=tuple(steps), predictions=stored)
 
     def _measure(self, lab: ExperimentLab, data: DataSet, index: int, seconds: int) -> bench.RunRecord:
         """Runs the configuration number `index` for `seconds` after the warm-up, writes its result
@@ -329,7 +329,7 @@ class _ProofRun:
     def _record_measured(self, index: int, record: bench.RunRecord) -> None:
         steps = list(self.proof.steps)
         steps[index] = replace(steps[index], measured=predict.make_measured_result(record))
-        self._update_proof(steps=tuple(steps))
+        self._replace_proof(steps=tuple(steps))
 
     def keep(self, record: bench.RunRecord | None, state: str, why: str = "") -> None:
         """Writes the proof with its end state, the run of an interrupted or broken step (`record`),
@@ -337,8 +337,8 @@ class _ProofRun:
         if record is not None and self.running is not None:
             self._record_measured(self.running, record)
         ended = [f"Ended early: {why}."] if why else []
-        self._update_proof(state=state, ended_at=write_now(), notes=(*self.proof.notes, *ended))
+        self._replace_proof(state=state, ended_at=write_now(), notes=(*self.proof.notes, *ended))
 
-    def _update_proof(self, **changes: object) -> None:
+    def _replace_proof(self, **changes: object) -> None:
         self.proof = replace(self.proof, **changes)
         proof.write(self.proof)

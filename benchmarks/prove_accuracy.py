@@ -474,7 +474,7 @@ def main() -> int:
     arguments.store.mkdir(parents=True, exist_ok=True)
     plan = QUICK if arguments.quick else LONG if arguments.long else Plan()
     quiet, all_met = Quiet(arguments.quiet_lock), True
-    answers = {"machine": machine.collect_identity(None), "plan": asdict(plan), "sets": {}}
+    answers = {"machine": machine.collect_machine_facts(None), "plan": asdict(plan), "sets": {}}
     for each in [each for each in chosen if not lacks[each]]:
 
         def keep(rows: list[dict], each: Series = each) -> None:

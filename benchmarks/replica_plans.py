@@ -363,7 +363,7 @@ def main() -> int:
     print(f"{total} of {len(rows)} hold (bar {HELD_BAR:g}), {failed} next cheaper ones fail (bar {FAILED_BAR:g}).\n")
     print(f"### What holds a replica back\n\n{verdicts_table(result)}")
     if arguments.results:
-        retained = {"machine": machine.collect_identity(FLAVOR), "plans": rows, "verdicts": result}
+        retained = {"machine": machine.collect_machine_facts(FLAVOR), "plans": rows, "verdicts": result}
         arguments.results.write_text(json.dumps(retained, indent=1, default=str) + "\n")
     met = total >= HELD_BAR * len(rows) and failed >= FAILED_BAR * len(rows) and all(row["right"] for row in result)
     return 0 if met else 1

@@ -329,7 +329,7 @@ def main() -> int:
         print(f"n = {len(off)}: median {statistics.median(off):.1f} %, worst {max(off):.1f} % (bar {BAR:g} %).")
     if arguments.results:
         arguments.results.write_text(
-            json.dumps(result | {"machine": machine.collect_identity(arguments.flavor)}, indent=1) + "\n"
+            json.dumps(result | {"machine": machine.collect_machine_facts(arguments.flavor)}, indent=1) + "\n"
         )
     return 0 if rows and max(abs(row["error_percent"]) for row in rows) <= BAR else 1
 

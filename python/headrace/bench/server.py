@@ -1,5 +1,4 @@
-"""Questions of drivers to a server: does the database exist, which tables are in it, how large are
-they."""
+"""Queries of drivers to a server: whether the database exists, its tables, and their sizes."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ ANSWER_S = 600.0
 
 @contextmanager
 def hold_connection(target: Target, database: bool = True) -> Iterator[SqlConnection]:
-    """Opens a connection to the target's database, or to its server alone without `database`;
-    errors of statements become CouldNotRun with the server's own words."""
+    """Yields a connection to the target's database, or to its server alone without `database`.
+    Raises CouldNotRun, with the server's message, for errors of statements."""
     import pymysql
 
     address = target.server if database else target.server.with_database(None)
@@ -54,7 +53,7 @@ def require_database(name: str, target: Target) -> None:
 
 
 def create_database(target: Target) -> bool:
-    """Makes the database when it is missing, and returns whether it was made."""
+    """Makes the target's database if it is missing, and returns whether it was made."""
     with hold_connection(target, database=False) as connection:
         text = "SELECT 1 FROM information_schema.schemata WHERE schema_name = %s"
         if ask(connection, text, (target.database,)):
@@ -64,7 +63,7 @@ def create_database(target: Target) -> bool:
 
 
 def find_tables(target: Target, pattern: str) -> dict[str, str]:
-    """Returns tables of the database whose whole name matches: name to engine."""
+    """Returns the engines by name of the tables whose whole name matches `pattern`."""
     text = (
         "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"
     )
@@ -74,13 +73,13 @@ def find_tables(target: Target, pattern: str) -> dict[str, str]:
 
 
 def count_table_rows(target: Target, table: str, exact: bool = False) -> int:
-    """Returns the highest id of a table (0: none), or its rows counted one by one."""
+    """Returns the highest id of a table (0: no rows), or with `exact` the number of its rows."""
     with hold_connection(target) as connection:
         return int(ask_value(connection, f"SELECT {'COUNT(*)' if exact else 'MAX(id)'} FROM `{table}`") or 0)
 
 
-# File sizes, then what the statistics say: the first the account may read. MariaDB and MySQL 8 name
-# the first table differently.
+# Queries for the size of a database's files, by engine: the first that the account may run counts.
+# MySQL 8 and MariaDB have different names for the table.
 SIZES: dict[str | None, tuple[str, ...]] = {
     "innodb": (
         "SELECT SUM(file_size) FROM information_schema.innodb_tablespaces WHERE name LIKE %s",
@@ -92,8 +91,8 @@ SIZES: dict[str | None, tuple[str, ...]] = {
 
 
 def measure_data_gib(target: Target) -> float | None:
-    """Returns the size of the database on disk, GiB: that of its files where the server tells them,
-    else the server's own estimate; None when it has neither."""
+    """Returns the size of the database on disk, GiB: that of its files if the account may read it,
+    else the server's estimate; None without either."""
     import pymysql
 
     database = target.database

@@ -51,29 +51,29 @@ class Target(Document, computed=("label",), omitted=("address", "folder", "confi
 
     @property
     def label(self) -> str:
-        """The address or folder, without any secret."""
+        """Returns the address or folder as text, without any secret."""
         return self.address.label if self.address is not None else str(self.folder)
 
     @property
     def server(self) -> Address:
-        """The address of a target that is a server."""
+        """Returns the address of a target that is a server."""
         assert self.address is not None, self.label
         return self.address
 
     @property
     def database(self) -> str:
-        """The name of the database that a server's address names."""
+        """Returns the name of the database in the server's address."""
         assert self.server.database is not None, self.label
         return self.server.database
 
     @property
     def files(self) -> Path:
-        """The folder, or device, of a target that is none of a server."""
+        """Returns the folder or device of a target of files."""
         assert self.folder is not None, self.label
         return self.folder
 
     def list_entries(self) -> dict[str, object]:
-        """Returns the facts that a run keeps of its target; no password is in them."""
+        """Returns the facts of the target that are stored with a run, without passwords."""
         return super().list_entries() | {"lab": None if self.lab is None else str(self.lab.socket)}
 
 
@@ -89,13 +89,9 @@ def make_server_target(
     as_of: str | None = None,
     engine: str | None = None,
 ) -> Target:
-    """Returns a live server as a target: its variables are read.
-
-    Without `devices`, that of the data directory where it lies on this machine.
-
-    `engine`: innodb or myrocks, None: the server's default. Raises as `connect.connect`, and
-    InputError for storage that breaks a rule.
-    """
+    """Returns a running server as a target, with its variables. Without `devices` it has the device
+    of its data directory, if that is on this machine. `engine`: innodb or myrocks, None: the
+    server's default. Raises as `connect.connect`, and InputError for wrong storage notation."""
     for spec in (storage, log_storage):
         check_storage(spec)
     with connect(address.with_database(None)) as connection:
@@ -149,7 +145,7 @@ def make_file_target(
 
 
 def check_storage(spec: str | None) -> None:
-    """Raises InputError for what is not storage notation."""
+    """Raises InputError if `spec` is not storage notation; None passes."""
     from headrace.base import core
     from headrace.base.core import translate_core_errors
 

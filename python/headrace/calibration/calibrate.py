@@ -23,7 +23,7 @@ from headrace.calibration.response import derive_burst, derive_response_curve
 from headrace.calibration.runs import Run
 from headrace.calibration.runs.model import LEAST_SECONDS
 from headrace.calibration.starts import find_lowest, list_directions
-from headrace.calibration.stops import list_stopping_begins
+from headrace.calibration.stops import list_stopping_starts
 from headrace.errors import Refusals
 from headrace.workload.misfit import Misfit
 from headrace.workload.parameters import OF_CLIENTS, get_value, list_parameters
@@ -33,17 +33,17 @@ from headrace.workload.unexplained import classify_limit, is_volume
 refuse = Refusals("docs/reference/run-description.md")
 LEAST_TRANSACTIONS = 2_000.0  # a guess
 # Keys in which all runs of one workload must agree.
-SAME = ("engine", "benchmark", "data", "script", "distribution")
+SHARED_KEYS = ("engine", "benchmark", "data", "script", "distribution")
 # Rounds of fit and shape: the third moves no figure by more than 0.2 %.
 ROUNDS = 3
 # Screened starts of the first round that are followed to their end.
 FINISHED = 2
-# A parameter is told by the runs when they leave less of its spread than this; by them and the
-# standard benchmark when less than that.
-TOLD_BY_RUNS, TOLD_BY_BOTH = 0.5, 0.85
-# Standard deviations of what was known before, beyond which a parameter is more likely to make up
-# for a wrong description: one in 370 parameters lies there by chance.
-MOST_MOVED = 3.0
+# The runs identify a parameter if they narrow its spread to less than the first of these shares;
+# the runs and the standard benchmark together if to less than the second.
+NARROWED_BY_RUNS, NARROWED_BY_BOTH = 0.5, 0.85
+# A parameter further from the standard benchmark than this, in standard deviations of its spread
+# before the runs, more likely makes up for a wrong description: one in 370 lies there by chance.
+MAX_DEVIATIONS = 3.0
 # Least squares end where the machine's linear algebra rounds them to: they differ by 1e-8 of a
 # value between OpenBLAS's kernels for Haswell, Sandybridge, Nehalem and Prescott (the example run).
 # Stated figures are therefore rounded: values to five significant digits (none is known
@@ -55,8 +55,9 @@ STATED_DIGITS, COVARIANCE_DECIMALS = 5, 5
 
 @dataclass(frozen=True)
 class Calibrated:
-    """`database` for the core, `fit` with the covariance of its parameters, the `cycle` if one was
-    found, what a reader must know (`notes`), and how far it is off on each run (`misfits`)."""
+    """A calibrated database: `database` for the core, `fit` with the covariance of its parameters,
+    the compaction `cycle` if the runs show one, `notes` for the reader, and for each run its
+    observation and the error of the calibration on it (`misfits`, None: not measurable)."""
 
     engine: str
     database: dict
@@ -71,41 +72,40 @@ class Calibrated:
 def calibrate(
     runs: list[Run], progress: Callable[[float], None] = lambda done: None, least_seconds: float = LEAST_SECONDS
 ) -> Calibrated:
-    """Fits one database to runs of the same benchmark, data and engine.
-
-    Raises InputError where they cannot belong together or are too short (`least_seconds`).
-    """
+    """Fits one database to runs of the same benchmark, data and engine. `progress` is called with
+    the share that is done (0 to 1). Raises InputError if the runs are of several workloads, or one
+    is shorter than `least_seconds`."""
     _check_runs(runs, least_seconds)
     first = runs[0]
     engine = first.engine
     begin = build_prior(first)
     observations, pool_notes = find_pool_starts(begin, [observe(run) for run in runs])
-    # a script that only reads does not, in MyRocks either
+    # A script that only reads does not compact, in MyRocks either.
     if begin["compaction"] is not None:
-        _expect_cycle(begin, first)
+        _scale_expected_cycle(begin, first)
     busy = measure_processor_time(runs)
     # If clients bind in a run, the volume's latency blurs the I/Os that the fit infers from the
-    # run. Near the standard benchmark the model shows that; a fit that does not describe its runs
-    # may hide behind it, so it is replaced by the best from many starts, with every bin at equal
-    # weight.
-    ways = [_Way(True), _Way(False)]
+    # run. Near the standard benchmark the model shows that, so such bins weigh less; a fit that
+    # does not describe its runs may owe that to these weights, so it is replaced by the best from
+    # many starts, with every bin at equal weight.
+    attempts = [_FitOptions(True), _FitOptions(False)]
     if _are_storage_bound(begin, observations):
         # Volumes of one type differ by some percent. Free parameters of the clients would explain
         # such a difference between runs, and by far too much: no run here constrains them.
         fixed = {parameter.name for parameter in OF_CLIENTS if busy is None or parameter.name != "cpu_ms"}
-        ways.insert(0, _Way(True, frozenset(fixed)))
+        attempts.insert(0, _FitOptions(True, frozenset(fixed)))
 
-    def fit_by(way: _Way) -> tuple[_Rounds, list[Misfit | None]]:
-        rounds = _fit_in_rounds(first, begin, observations, busy, way, progress)
+    def fit_by(options: _FitOptions) -> tuple[_RoundsResult, list[Misfit | None]]:
+        rounds = _fit_in_rounds(first, begin, observations, busy, options, progress)
         return rounds, measure_misfits(rounds.database, observations)
 
-    rounds, run_misfits = fit_by(ways[0])
-    for way in ways[1:]:
+    rounds, run_misfits = fit_by(attempts[0])
+    for options in attempts[1:]:
         if not any(each is not None and each.misses for each in run_misfits):
             break
-        rounds, run_misfits = fit_by(way)
+        rounds, run_misfits = fit_by(options)
     notes = [each.describe(run.name) for run, each in zip(runs, run_misfits, strict=True) if each and each.misses]
-    notes += _name_strange_parameters(engine, rounds.database, rounds.fitted)
+    notes += _warn_of_unlikely_parameters(engine, rounds.database, rounds.fitted)
     notes += [*pool_notes, *_collect_notes(runs, observations, rounds.database, rounds.fitted, busy)]
     return Calibrated(
         engine, rounds.database, rounds.fitted, rounds.ring, tuple(notes), tuple(observations), tuple(run_misfits), busy
@@ -113,16 +113,16 @@ def calibrate(
 
 
 @dataclass(frozen=True)
-class _Way:
-    """A way to fit: `lenient` as of an `Objective`, and the parameters that are `fixed`."""
+class _FitOptions:
+    """Options of a fit: `lenient` as of an `Objective`, and the parameters that stay `fixed`."""
 
     lenient: bool
     fixed: frozenset[str] = frozenset()
 
 
 def _are_storage_bound(database: dict, observations: list[Observation]) -> bool:
-    """Returns whether there are several runs and the sharp caps of volumes hold each of them, by
-    the database known before: then clients are hardly felt. On a local disk they always are."""
+    """Returns whether there are several runs, all on volumes, and a cap of the volume binds in each
+    of them in the model of `database`, the one before the runs: clients then hardly matter."""
     if len(observations) < 2 or not all(is_volume(each.run.storage) for each in observations):
         return False
     misfits = measure_misfits(database, observations)
@@ -130,8 +130,8 @@ def _are_storage_bound(database: dict, observations: list[Observation]) -> bool:
 
 
 @dataclass(frozen=True)
-class _Rounds:
-    """The end of the rounds of fit and shape: database, fit, and compaction cycle (None: none)."""
+class _RoundsResult:
+    """Result of the rounds: the database, the fit, and the compaction cycle (None: none found)."""
 
     database: dict
     fitted: Fit
@@ -143,45 +143,46 @@ def _fit_in_rounds(
     begin: dict,
     observations: list[Observation],
     busy: ProcessorTime | None,
-    way: _Way,
+    options: _FitOptions,
     progress: Callable[[float], None],
-) -> _Rounds:
-    """Fits parameters and shape in turn, ROUNDS times, from the database `begin`."""
+) -> _RoundsResult:
+    """Fits the parameters and the shape (I/Os along the life of the cache) in turn, ROUNDS times,
+    from the database `begin`; then estimates scatter, response times and bursts, and rounds."""
     engine, compacts = first.engine, begin["compaction"] is not None
     # Measured with doublewrite, pages of 16 KiB, and one log that is synced once a commit: each
     # further sync is a small I/O, the more of them the fewer clients share one.
     usual = begin["writes"]["doublewrite"] and first.settings.get("page_kib", 16) == 16
     one_log = begin["log"]["binlog_bytes_per_tx"] == 0 and begin["log"]["syncs_per_commit"] <= 1.0
     kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc" and usual and one_log
-    base, shape, ring, fitted = begin, popularity.NONE, None, None
+    base, shape, compaction_cycle, fitted = begin, popularity.NO_SHAPE, None, None
     for turn in range(ROUNDS):
-        objective = Objective(base | {"shape": shape}, engine, observations, kib_known, busy, way.lenient)
-        standard = np.zeros(len(objective.names))
+        objective = Objective(base | {"shape": shape}, engine, observations, kib_known, busy, options.lenient)
+        standard_start = np.zeros(len(objective.names))
         if fitted is None:
-            fitted = fit(objective, _list_begins(objective), FINISHED, way.fixed)
-        elif way.lenient:
-            fitted = fit(objective, [fitted.deltas], fixed=way.fixed)
+            fitted = fit(objective, _list_first_starts(objective), FINISHED, options.fixed)
+        elif options.lenient:
+            fitted = fit(objective, [fitted.deltas], fixed=options.fixed)
         else:
             # The shape may have absorbed effects of the parameters, so the fit starts again from
             # the standard benchmark too.
-            fitted = fit(objective, [fitted.deltas, standard])
+            fitted = fit(objective, [fitted.deltas, standard_start])
         progress((turn + 0.5) / ROUNDS)
         if compacts:
-            ring = cycle.find(
+            compaction_cycle = cycle.find(
                 fitted.database | {"compaction": {**fitted.database["compaction"], "profile": [1.0]}},
                 observations,
                 begin["compaction"]["period_tx"],
             )
-            if ring is not None:
-                base = base | {"compaction": base["compaction"] | ring.as_core()}
+            if compaction_cycle is not None:
+                base = base | {"compaction": base["compaction"] | compaction_cycle.as_core()}
         period = base["compaction"]["period_tx"] if compacts else None
-        more = popularity.derive_popularity_scale(fitted.database, observations, period)
-        shape = popularity.multiply_shapes(shape, more)
+        scale = popularity.derive_popularity_scale(fitted.database, observations, period)
+        shape = popularity.multiply_shapes(shape, scale)
         progress((turn + 1.0) / ROUNDS)
     assert fitted is not None  # ROUNDS is at least one
     database = copy.deepcopy(fitted.database) | {"shape": shape}
-    if ring is not None:
-        database["compaction"] |= ring.as_core()
+    if compaction_cycle is not None:
+        database["compaction"] |= compaction_cycle.as_core()
     database["noise"] = scatter.estimate_scatter(database, observations)
     clients = database["clients"]
     clients["p95_over_mean"] = scatter.estimate_p95_over_mean(observations, clients["p95_over_mean"])
@@ -192,42 +193,42 @@ def _fit_in_rounds(
     database = _round_stated(database, begin)
     units = np.outer(fitted.spreads, fitted.spreads)
     covariance = np.round(fitted.covariance / units, COVARIANCE_DECIMALS) * units
-    return _Rounds(database, replace(fitted, covariance=covariance), ring)
+    return _RoundsResult(database, replace(fitted, covariance=covariance), compaction_cycle)
 
 
-def _list_begins(objective: Objective) -> list[np.ndarray]:
-    """Lists where the first round begins, one array of logarithms (a value per parameter) each: the
-    standard benchmark, stops where runs had them, the fixed directions where bins count alike, and
-    of several runs also what each alone asks for, so that another run does not end the fit in a
-    worse place."""
-    fixed = [np.zeros(len(objective.names))]
-    fixed += list_stopping_begins(objective.names, objective.database, objective.observations)
+def _list_first_starts(objective: Objective) -> list[np.ndarray]:
+    """Lists the starts of the first round, each an array of logarithms with a value per parameter:
+    the standard benchmark; starts with stops if runs had them; without `lenient` the fixed
+    directions and those in which clients bind; and of several runs the fit of each alone, so that
+    another run does not end the fit in a worse place."""
+    starts = [np.zeros(len(objective.names))]
+    starts += list_stopping_starts(objective.names, objective.database, objective.observations)
     if not objective.lenient:
-        fixed = [*fixed, *list_directions(objective.names)[1:], *_list_client_bound_begins(objective)]
+        starts = [*starts, *list_directions(objective.names)[1:], *_list_client_bound_starts(objective)]
     if len(objective.observations) == 1:
-        return fixed
+        return starts
     singles = [
-        find_lowest(objective.restrict_to(each), objective.spreads, fixed).deltas for each in objective.observations
+        find_lowest(objective.restrict_to(each), objective.spreads, starts).deltas for each in objective.observations
     ]
-    return [*fixed, *singles]
+    return [*starts, *singles]
 
 
-def _list_client_bound_begins(objective: Objective) -> list[np.ndarray]:
-    """Lists starts in which clients hold the runs: without I/O a transaction takes as long as was
-    measured, or half as long, and touches as few pages as a storage with room to spare allows. One
-    array of logarithms each."""
+def _list_client_bound_starts(objective: Objective) -> list[np.ndarray]:
+    """Lists starts in which clients limit the rate, each an array of logarithms with a value per
+    parameter: without I/O a transaction takes as long as was measured, or half as long, and it
+    touches as many pages as before, or half as many."""
     measured_ms = [1e3 * each.run.threads / float(np.median(each.tps[each.tps > 0])) for each in objective.observations]
     base = np.log(float(np.mean(measured_ms)) / objective.database["clients"]["base_ms"])
     starts = []
-    for share, touched in ((1.0, 1.0), (0.5, 1.0), (0.5, 0.5)):
-        moved = {"base_ms": base + np.log(share), "pages_touched": np.log(touched)}
-        starts.append(np.array([moved.get(name, 0.0) for name in objective.names]))
+    for share, touched_share in ((1.0, 1.0), (0.5, 1.0), (0.5, 0.5)):
+        deltas = {"base_ms": base + np.log(share), "pages_touched": np.log(touched_share)}
+        starts.append(np.array([deltas.get(name, 0.0) for name in objective.names]))
     return starts
 
 
 def _round_stated(after: Any, before: Any) -> Any:
-    """Rounds the numbers of what a fit ended at to STATED_DIGITS; those that are as before (sizes,
-    limits, settings) stay whole."""
+    """Returns the fitted table `after` with its numbers rounded to STATED_DIGITS; those that equal
+    the ones in `before` (sizes, limits, settings) are not rounded."""
     if isinstance(after, dict):
         return {
             key: _round_stated(item, before.get(key) if isinstance(before, dict) else None)
@@ -249,9 +250,9 @@ def tabulate_parameters(result: Calibrated) -> list[dict]:
         narrowed = _compute_narrowing(result.fit, parameter.name)
         origin = (
             "the runs"
-            if narrowed < TOLD_BY_RUNS
+            if narrowed < NARROWED_BY_RUNS
             else "the runs and the prior"
-            if narrowed < TOLD_BY_BOTH
+            if narrowed < NARROWED_BY_BOTH
             else "prior; these runs do not constrain it"
         )
         if parameter.name == "cpu_ms" and result.processors is not None:
@@ -284,7 +285,7 @@ def _check_runs(runs: list[Run], least_seconds: float) -> None:
     # A shorter run that was asked for may hold as many fewer.
     least_tx = LEAST_TRANSACTIONS * min(1.0, least_seconds / LEAST_SECONDS)
     for run in runs:
-        for what, here, there in zip(SAME, _describe_workload(run), _describe_workload(first), strict=True):
+        for what, here, there in zip(SHARED_KEYS, _describe_workload(run), _describe_workload(first), strict=True):
             if here != there:
                 rule = f"must be {there}, as in {first.name}: one workload has one"
                 raise refuse.input(f"{run.name}: {what} = {here}", rule, "Calibrate them apart.")
@@ -299,16 +300,16 @@ def _check_runs(runs: list[Run], least_seconds: float) -> None:
             raise refuse.input(f"{run.name}: {run.span_s:,.0f} s, {run.transactions:,.0f} transactions", rule, hint)
 
 
-def _expect_cycle(database: dict, run: Run) -> None:
-    """Moves the expected period of compaction (transactions) by memtable size and trigger of the
-    run, in place."""
+def _scale_expected_cycle(database: dict, run: Run) -> None:
+    """Scales the expected period of compaction (transactions) in `database` by the memtable size
+    and the compaction trigger of the run; `database` is changed."""
     memtable_mib = run.settings.get("memtable_mib", 256.0)
     trigger = run.settings.get("l0_trigger", 4)
-    by = memtable_mib / 256.0 * trigger / 4.0
+    factor = memtable_mib / 256.0 * trigger / 4.0
     database["compaction"] = {
         **database["compaction"],
-        "period_tx": database["compaction"]["period_tx"] * by,
-        "first_tx": database["compaction"]["first_tx"] * by,
+        "period_tx": database["compaction"]["period_tx"] * factor,
+        "first_tx": database["compaction"]["first_tx"] * factor,
     }
 
 
@@ -319,24 +320,24 @@ def _compute_narrowing(fitted: Fit, name: str) -> float:
     return after / float(fitted.spreads[index])
 
 
-def _name_strange_parameters(engine: str, database: dict, fitted: Fit) -> list[str]:
-    """Returns a sentence for each parameter that describes the runs only far from what is known of
-    it."""
+def _warn_of_unlikely_parameters(engine: str, database: dict, fitted: Fit) -> list[str]:
+    """Returns a warning for each parameter that the fit moved by more than MAX_DEVIATIONS of its
+    spread before the runs."""
     words = {parameter.name: parameter.words for parameter in list_parameters(engine, database)}
-    moved = zip(fitted.names, fitted.deltas, fitted.spreads, strict=True)
+    deviations = zip(fitted.names, fitted.deltas, fitted.spreads, strict=True)
     hint = "Check storage, cache, data and benchmark of the descriptions."
     return [
         f"{words[name]}: {math.exp(delta):.2g} times the standard benchmark's, which is known to {format_percent(spread)}. "
         f"More likely a run is not what its description says. {hint}"
-        for name, delta, spread in moved
-        if abs(delta) > MOST_MOVED * spread
+        for name, delta, spread in deviations
+        if abs(delta) > MAX_DEVIATIONS * spread
     ]
 
 
 def _collect_notes(
     runs: list[Run], observations: list[Observation], database: dict, fitted: Fit, busy: ProcessorTime | None
 ) -> list[str]:
-    """Returns sentences on what the runs leave open."""
+    """Returns sentences on what the runs do not show, and on what would show it."""
     notes = []
     if busy is None:
         ms = database["clients"]["cpu_ms"]
@@ -380,7 +381,7 @@ def _collect_notes(
                 f"{run.name}: no disk figures with the transactions: I/Os per transaction "
                 "follow from the cap, their parts from the standard benchmark."
             )
-    if len({run.threads for run in runs}) == 1 and _compute_narrowing(fitted, "base_ms") >= TOLD_BY_RUNS:
+    if len({run.threads for run in runs}) == 1 and _compute_narrowing(fitted, "base_ms") >= NARROWED_BY_RUNS:
         notes.append(
             "All runs have the same number of clients: the response time without I/O is "
             "the standard benchmark's; a run with a quarter of the clients would tell."

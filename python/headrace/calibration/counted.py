@@ -16,8 +16,8 @@ import numpy as np
 
 from headrace.calibration.observations import Observation
 
-# By column of the core's rows: the counters that tell it, the first that is there. Pages read ahead
-# are in innodb_pages_read alone.
+# Counters by the column of the core's rows that they are compared with; the first that was recorded
+# counts. Only innodb_pages_read has the pages of read-ahead.
 COUNTERS = {
     "reads_per_tx": ("innodb_pages_read", "innodb_buffer_pool_reads"),
     "written_per_tx": ("innodb_pages_written",),
@@ -26,13 +26,14 @@ COUNTERS = {
 # exact, but other statements and the server's own housekeeping are in them. A guess, as BIN_SPREAD
 # of the fit.
 COUNTED_SPREAD = 0.05
-# Fewer samples than this tell a mean of the whole run, not of its halves.
-FEWEST_SAMPLES = 8
+# With fewer samples the mean is that of the whole run, not of each half.
+LEAST_SAMPLES = 8
 
 
 @dataclass(frozen=True)
 class CountedPages:
-    """`value` pages a transaction of the windows `part`, to compare with the core's `column`."""
+    """Pages a transaction (`value`) in the windows `part` of a run, by the server's counters; they
+    are compared with the `column` of the core's rows."""
 
     column: str
     part: slice
@@ -40,8 +41,9 @@ class CountedPages:
 
 
 def average_counted_pages(observation: Observation) -> tuple[CountedPages, ...]:
-    """Averages what the server counted of a run's pages, over each half or the whole run; empty
-    where nothing was counted, or of MyRocks."""
+    """Returns the pages read and written a transaction by the counters of InnoDB: means of each
+    half of the run, of the whole with few samples. Empty for MyRocks, and if nothing was
+    counted."""
     run, windows = observation.run, len(observation.tps)
     if run.engine != "innodb":
         return ()
@@ -54,7 +56,7 @@ def average_counted_pages(observation: Observation) -> tuple[CountedPages, ...]:
         half_s = windows * observation.step_s / 2
         halves = [slice(0, windows // 2), slice(windows // 2, windows)]
         parts = [(halves[0], middle_s < half_s), (halves[1], middle_s >= half_s)]
-        if len(per_s) < FEWEST_SAMPLES:
+        if len(per_s) < LEAST_SAMPLES:
             parts = [(slice(0, windows), np.ones(len(per_s), bool))]
         for part, inside in parts:
             tps = float(observation.tps[part].mean())
@@ -68,8 +70,8 @@ def average_counted_pages(observation: Observation) -> tuple[CountedPages, ...]:
 def compare_counted(
     counted: tuple[CountedPages, ...], observation: Observation, columns: Mapping[str, Any]
 ) -> list[np.ndarray]:
-    """Returns logarithms of modelled over counted pages a transaction, in standard deviations: one
-    array with a value per mean, or no array where nothing was counted."""
+    """Returns the logarithms of modelled over counted pages a transaction, in standard deviations:
+    a list of one array with a value per mean; an empty list if nothing was counted."""
     residuals = []
     for pages in counted:
         tps = np.maximum(observation.tps[pages.part], 1e-9)
@@ -82,8 +84,8 @@ def compare_counted(
 def _read_rates(
     observation: Observation, names: tuple[str, ...], column: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Returns three arrays with a value per sample: its middle (s of the run), its length (s), and
-    pages a second; None where none of the counters is there."""
+    """Returns three arrays with a value per sample: its middle (s from the start of the run), its
+    length (s), and pages a second by the first recorded counter; None if none was recorded."""
     run = observation.run
     first_s = float(run.series["t_s"][0])
     for name in names:

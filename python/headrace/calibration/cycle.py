@@ -12,11 +12,11 @@ from headrace.base import core
 from headrace.calibration.observations import Observation, compare_ios_per_tx
 
 PARTS = 16  # of a period: as fine as windows of the published runs allow
-# Around a moment, so much of a period before and after it is compared; two beginnings are at least
-# so far apart.
+# Shares of a period: the means of the first before and after a transaction are compared to find
+# where a cycle starts, and two starts are at least the second apart.
 EDGE, APART = 0.12, 0.6
-# Intervals that count lie this near what memtables and trigger say: longer ones are compactions
-# that came late, since the compaction before was still at work.
+# Only intervals within this share of the period that memtables and trigger give are counted: in
+# longer ones the compaction before was still running.
 NEAR = 0.12
 # Fewer intervals than this, or a climb that is not this many standard deviations of chance, are no
 # cycle.
@@ -25,8 +25,9 @@ LEAST_INTERVALS, LEAST_SIGMAS = 3, 3.0
 
 @dataclass(frozen=True)
 class CompactionCycle:
-    """`period_tx`, the transactions `first_tx` at which one begins, the `profile` of I/Os per
-    transaction through a period, `intervals` it was told from."""
+    """The compaction cycle of a run: its period in transactions, the transactions `first_tx` at
+    which a period starts, the `profile` (PARTS factors on the I/Os per transaction, mean 1), and
+    the number of `intervals` it was found from."""
 
     period_tx: float
     first_tx: float
@@ -34,27 +35,24 @@ class CompactionCycle:
     intervals: int
 
     def as_core(self) -> dict:
-        """Returns what a database of the core says of it."""
+        """Returns the keys of the core's table `compaction` that the cycle decides."""
         return {"period_tx": self.period_tx, "first_tx": self.first_tx, "profile": list(self.profile)}
 
 
 def find(database: dict, observations: list[Observation], expected_tx: float) -> CompactionCycle | None:
-    """Finds the cycle common to the runs; None where it does not show.
-
-    `expected_tx`: the period in transactions that memtable size, trigger and bytes per transaction
-    give.
-    """
+    """Finds the compaction cycle that the runs share; None if too few of its periods show.
+    `expected_tx` is the period in transactions by memtable size and trigger."""
     intervals, profiles, first = [], [], None
     for observation in observations:
         tx, value = _compute_wave(database, observation, expected_tx)
-        begins = _find_begins(tx, value, expected_tx)
-        gaps = np.diff(begins)
+        starts = _find_cycle_starts(tx, value, expected_tx)
+        gaps = np.diff(starts)
         near = gaps[np.abs(gaps / expected_tx - 1.0) < NEAR]
         if len(near) < min(LEAST_INTERVALS, max(1, int(tx[-1] / expected_tx) - 2 if len(tx) else LEAST_INTERVALS)):
             continue
         intervals += near.tolist()
-        profiles.append(_average_profile(tx, value, begins, expected_tx))
-        first = begins[0] if first is None else first
+        profiles.append(_average_profile(tx, value, starts, expected_tx))
+        first = starts[0] if first is None else first
     if not intervals or first is None:
         return None
     period = float(np.median(intervals))
@@ -72,40 +70,40 @@ def _compute_wave(database: dict, observation: Observation, period: float) -> tu
     value, _ = compare_ios_per_tx(columns, observation)
     tx = observation.tx
     whole = (tx > period) & (tx < tx[-1] - period / 2)
-    return tx[whole], (value - _average_windows(tx, value, tx - period / 2, tx + period / 2))[whole]
+    return tx[whole], (value - average_windows(tx, value, tx - period / 2, tx + period / 2))[whole]
 
 
-def _average_windows(tx: np.ndarray, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Averages `value` over the windows from `low` to `high` transactions; 0 where there are
-    none."""
+def average_windows(tx: np.ndarray, value: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Returns the mean of `value` over the windows whose `tx` lies between each pair of `low` and
+    `high` transactions; 0 without such windows."""
     sums = np.concatenate([[0.0], np.cumsum(value)])
     start, end = np.searchsorted(tx, low), np.searchsorted(tx, high)
     return (sums[end] - sums[start]) / np.maximum(end - start, 1)
 
 
-def _find_begins(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray:
-    """Returns the transactions, ascending, at which I/Os per transaction rise: merged files have
-    just come, uncached."""
+def _find_cycle_starts(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray:
+    """Returns the transactions, ascending, at which a cycle starts: I/Os per transaction rise,
+    since files that a compaction has just merged are not in the cache."""
     if len(tx) < 2 * PARTS:
         return np.array([])
-    climb = _average_windows(tx, value, tx, tx + EDGE * period) - _average_windows(tx, value, tx - EDGE * period, tx)
+    climb = average_windows(tx, value, tx, tx + EDGE * period) - average_windows(tx, value, tx - EDGE * period, tx)
     # Standard deviation, by chance, of the difference of two means over as many windows as an edge
     # has.
     per_edge = max(1.0, EDGE * period / max((tx[-1] - tx[0]) / len(tx), 1e-9))
     chance = float(np.std(np.diff(value))) / np.sqrt(2.0) * np.sqrt(2.0 / per_edge)
-    begins: list[float] = []
+    starts: list[float] = []
     for index in np.argsort(-climb):
         if climb[index] < LEAST_SIGMAS * chance:
             break
-        if all(abs(tx[index] - other) >= APART * period for other in begins):
-            begins.append(float(tx[index]))
-    return np.sort(begins)
+        if all(abs(tx[index] - other) >= APART * period for other in starts):
+            starts.append(float(tx[index]))
+    return np.sort(starts)
 
 
-def _average_profile(tx: np.ndarray, value: np.ndarray, begins: np.ndarray, period: float) -> np.ndarray:
-    """Averages the logarithm in each of PARTS of a period, from each beginning to the next or as
-    long as a period."""
-    since = tx - begins[np.maximum(np.searchsorted(begins, tx, side="right") - 1, 0)]
+def _average_profile(tx: np.ndarray, value: np.ndarray, starts: np.ndarray, period: float) -> np.ndarray:
+    """Returns the mean logarithm in each of the PARTS of a period, over all cycles; of a cycle that
+    is longer than a period the rest is left out."""
+    since = tx - starts[np.maximum(np.searchsorted(starts, tx, side="right") - 1, 0)]
     inside = (since >= 0) & (since < period)
     part = (since[inside] / period * PARTS).astype(int)
     return np.bincount(part, value[inside], minlength=PARTS) / np.maximum(np.bincount(part, minlength=PARTS), 1)

@@ -29,11 +29,10 @@ BIN_SPREAD = 0.05
 # binds, and I/Os per transaction then show only through the latency of the volume, which differs
 # by some 20 % from volume to volume.
 WAITING_SPREAD = 0.2
-# However much a fit says, a parameter is known no better than this share of what it was known to
-# before (chosen), nor than this relative standard deviation: runs tell it through a model that is
-# not exact. Fits to the published runs of one database lie further apart (3 % in the pages of
-# InnoDB), but along directions in which parameters make up for each other: that is in what the fit
-# says, and a floor of each alone would count it again, most where least was known before.
+# Least standard deviation that is added to a fitted parameter: this share of its spread before the
+# runs (chosen), at most this relative one, since the model is not exact. Fits to the published runs
+# of one database lie further apart (3 % in the pages of InnoDB), but along directions in which
+# parameters make up for each other, which the covariance of the fit has already.
 LEAST_NARROWED, LEAST_SPREAD = 0.1, 0.01
 # The mean of a second half is known better than its bins: a fit that misses it describes nothing
 # (workload/misfit.py), and two of these are less than what is refused.
@@ -43,18 +42,19 @@ HALF_SPREAD = 0.02
 # (160 MiB/s over 7,800 IOPS) says 21.0, io1 under 500 MiB/s (26,000 IOPS) 20.7.
 TPCC_KIB_PER_IO = ((0.053, 20.4), (0.115, 20.85), (0.266, 23.2))
 TPCC_KIB_SPREAD = 0.015  # relative standard deviation: how far these figures lie apart
-# They are of the time after the cache has filled: from this many times the transactions of the
+# The figures are of full caches: of runs that go on to this many times the transactions of the
 # fill.
 SETTLED_AFTER = 1.5
-# Bins that err together: residuals of the published runs are correlated over about a tenth of the
-# 90 bins (what the physics misses goes on for a while), so that ten of them tell as much as one.
+# Bins whose errors are correlated: those of the published runs are over about a tenth of the 90
+# bins (what the model misses goes on for a while), so that ten of them weigh as much as one.
 ERR_TOGETHER = 10.0
 
 
 @dataclass(frozen=True)
 class Fit:
-    """`deltas` by parameter (logarithms), their `spreads` before and `covariance` in the same
-    order, `database` with them applied, the `cost` (half the sum of squares)."""
+    """Result of a fit: the `deltas` of the parameters `names` (logarithms of factors), their
+    `spreads` before the runs and `covariance` after them in the same order, the `database` with the
+    deltas applied, and the `cost` (half the sum of squares)."""
 
     names: tuple[str, ...]
     spreads: np.ndarray
@@ -65,8 +65,8 @@ class Fit:
 
 
 class Objective:
-    """The residuals of runs under a database whose parameters are moved, in standard deviations:
-    of what was known before, then of what was measured."""
+    """The residuals of runs under a database with scaled parameters, in standard deviations: first
+    the distances of the parameters from their values before the runs, then those of each run."""
 
     def __init__(
         self,
@@ -77,9 +77,9 @@ class Objective:
         measured_cpu: ProcessorTime | None = None,
         lenient: bool = False,
     ) -> None:
-        """Prepares the measured figures. `kib_known`: the mix of bytes is that of InnoDB under
-        sysbench-tpcc. `lenient`: bins that clients hold in the model count as those of idle volumes
-        do."""
+        """Prepares the measured figures. With `kib_known` the KiB of an I/O are those of InnoDB
+        under sysbench-tpcc; with `lenient` a bin in which clients bind in the model weighs as
+        little as one in which the volumes were not at a cap."""
         self.lenient = lenient
         cache_bytes = max(each.run.cache_gib for each in observations) * GIB
         parameters = list_parameters(engine, database, observations[0].run.benchmark.name, cache_bytes)
@@ -89,9 +89,9 @@ class Objective:
         own = find_own_spreads(observations[0].run, database)
         self.spreads = np.array([own.get(parameter.name, parameter.spread) for parameter in parameters])
         self.runs = [observation.core_run for observation in observations]
-        self.seen = [_bin_measurements(observation) for observation in observations]
+        self.binned = [_bin_measurements(observation) for observation in observations]
         self.counted = [average_counted_pages(observation) for observation in observations]
-        self.stopped = [measure_stopped_share(observation, database) for observation in observations]
+        self.stopped_shares = [measure_stopped_share(observation, database) for observation in observations]
         self.bin_spreads = [_estimate_bin_spreads(observation) for observation in observations]
         self.full_at = {
             run.cache_gib: core.mysql_warm_up(database, run.cache_gib * GIB)["full_at_tx"]
@@ -105,8 +105,8 @@ class Objective:
         return Objective(self.database, self.engine, [observation], self.kib_known, own, self.lenient)
 
     def apply(self, deltas: np.ndarray) -> dict:
-        """Returns the database with its parameters moved by these logarithms, in the order of
-        `names`."""
+        """Returns the database with each parameter multiplied by the exponential of its delta, in
+        the order of `names`."""
         return scale_parameters(self.database, self.engine, dict(zip(self.names, deltas, strict=True)))
 
     def __call__(self, deltas: np.ndarray) -> np.ndarray:
@@ -118,8 +118,8 @@ class Objective:
         if (cpu := self.measured_cpu) is not None:
             modelled_ms = self._model_cpu(changed, modelled, cpu.runs)
             parts.append(np.array([np.log(modelled_ms / cpu.cpu_ms) / cpu.spread]))
-        for observation, columns, seen, spreads, pages, stopped in zip(
-            self.observations, modelled, self.seen, self.bin_spreads, self.counted, self.stopped, strict=True
+        for observation, columns, binned, spreads, pages, stopped_shares in zip(
+            self.observations, modelled, self.binned, self.bin_spreads, self.counted, self.stopped_shares, strict=True
         ):
             parts.append(_compare_half(observation, np.array(columns["tps"])))
             if self.lenient:
@@ -127,9 +127,9 @@ class Objective:
                 spreads = np.maximum(
                     spreads, BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * np.nan_to_num(client_bound_share)
                 )
-            parts += _compare(observation, columns, seen, spreads)
+            parts += _compare(observation, columns, binned, spreads)
             parts += compare_counted(pages, observation, columns)
-            parts += compare_stopped_share(stopped, columns)
+            parts += compare_stopped_share(stopped_shares, columns)
             if self.kib_known and _is_steady_without_bytes(observation, self.full_at[observation.run.cache_gib]):
                 last = slice(-20, None)
                 kib = np.mean(columns["mib_s"][last]) * 1024 / np.mean(columns["iops"][last])
@@ -138,8 +138,9 @@ class Objective:
         return np.concatenate(parts)
 
     def _model_cpu(self, database: dict, modelled: list[core.DatabaseRows], names: Collection[str]) -> float:
-        """Returns the processor time of a transaction with its I/Os, ms, over the runs with these
-        names; what its clients take from each other's caches is in it, as in what a run shows."""
+        """Returns the modelled processor time of a transaction with its I/Os, ms: the mean over the
+        transactions of the runs with these names. It includes what the clients cost each other in
+        processor caches, as a measured time does."""
         busy, done = 0.0, 0.0
         for observation, columns in zip(self.observations, modelled, strict=True):
             run = observation.run
@@ -152,11 +153,11 @@ class Objective:
 
 
 def fit(
-    objective: Objective, begins: Sequence[np.ndarray], finalists: int = 1, fixed: Collection[str] = frozenset()
+    objective: Objective, starts: Sequence[np.ndarray], finalists: int = 1, fixed: Collection[str] = frozenset()
 ) -> Fit:
-    """Finds the parameters with the lowest objective that is reached from any of `begins`, in
-    logarithms in the order of `names`; the best `finalists` of them are followed to their end.
-    Parameters that are `fixed` stay as they are before the runs."""
+    """Returns the fit with the lowest objective that least squares reach from any of `starts`,
+    arrays of logarithms in the order of the objective's names; only the best `finalists` are
+    followed to their end. Parameters named in `fixed` stay at their values before the runs."""
     is_free = np.array([name not in fixed for name in objective.names])
 
     def spread_out(moved: np.ndarray) -> np.ndarray:
@@ -166,7 +167,7 @@ def fit(
 
     spreads = objective.spreads[is_free]
     end = find_lowest(
-        lambda moved: objective(spread_out(moved)), spreads, [begin[is_free] for begin in begins], finalists
+        lambda moved: objective(spread_out(moved)), spreads, [begin[is_free] for begin in starts], finalists
     )
     covariance = np.diag(objective.spreads**2)
     covariance[np.ix_(is_free, is_free)] = np.linalg.pinv(end.jac.T @ end.jac)
@@ -176,8 +177,9 @@ def fit(
 
 
 def _compare_half(observation: Observation, tps: np.ndarray) -> np.ndarray:
-    """Compares the mean tps of the second half, in standard deviations: one value, none where no
-    window counts. The fewer of its windows were undisturbed, the less they tell."""
+    """Returns the logarithm of modelled over measured mean tps of the second half, in standard
+    deviations: an array with one value, empty if all its windows were disturbed. The fewer of them
+    were undisturbed, the larger is the standard deviation."""
     half = observation.judged_half
     if not half.any():
         return np.zeros(0)
@@ -203,11 +205,11 @@ def _interpolate_usual_kib(observation: Observation, database: dict) -> float:
 
 
 def _bin_measurements(observation: Observation) -> dict[str, np.ndarray]:
-    """Returns the measured means per bin: tps, and I/Os, reads and MiB a transaction; nan in bins
-    without windows."""
+    """Returns the measured means of each bin by name: tps, and I/Os, reads and MiB a transaction;
+    nan in bins without windows."""
     per_tx = np.maximum(observation.tps, 1e-9)
     return {
-        "tps": observation.average_in_bins(observation.moving_tps),
+        "tps": observation.average_in_bins(observation.undisturbed_tps),
         "ios_per_tx": observation.average_in_bins(observation.iops / per_tx),
         "reads_per_tx": observation.average_in_bins(observation.reads_per_s / per_tx),
         "mib_per_tx": observation.average_in_bins(observation.mib_s / per_tx),
@@ -215,16 +217,16 @@ def _bin_measurements(observation: Observation) -> dict[str, np.ndarray]:
 
 
 def _estimate_bin_spreads(observation: Observation) -> np.ndarray:
-    """Returns the relative standard deviation of each bin's mean of tps, from the measurement
-    alone: what its own windows scatter, and what is outside the model."""
+    """Returns the relative standard deviation of each bin's mean tps, from the measurement alone:
+    the scatter of its windows, and a fixed part for what the model leaves out."""
     idle = np.nan_to_num(observation.average_in_bins(observation.underused.astype(float)))
     return np.hypot(BIN_SPREAD + (WAITING_SPREAD - BIN_SPREAD) * idle, _estimate_noise(observation))
 
 
 def _estimate_noise(observation: Observation) -> np.ndarray:
-    """Returns the relative standard deviation of each bin's mean by the scatter of its windows; of
-    a bin with one window by what is usual in the run, 0 where that is not known."""
-    tps = observation.moving_tps
+    """Returns the relative standard deviation of each bin's mean tps by the scatter of its windows;
+    a bin with one window takes the median of the others, 0 if there are none."""
+    tps = observation.undisturbed_tps
     mean, squares = observation.average_in_bins(tps), observation.average_in_bins(tps**2)
     count = observation.count_in_bins(tps)
     several = count > 1
@@ -235,35 +237,34 @@ def _estimate_noise(observation: Observation) -> np.ndarray:
 
 
 def _compare(
-    observation: Observation, columns: core.DatabaseRows, seen: dict[str, np.ndarray], spreads: np.ndarray
+    observation: Observation, columns: core.DatabaseRows, binned: dict[str, np.ndarray], spreads: np.ndarray
 ) -> list[np.ndarray]:
-    """Compares modelled with measured means per bin: an array of softened residuals for each figure
-    that was measured, in standard deviations of bins that err together."""
+    """Compares modelled with measured means per bin: returns an array of softened residuals for
+    each figure that was measured, in standard deviations of ERR_TOGETHER bins."""
     tps = np.array(columns["tps"])
     per_tx = np.maximum(tps, 1e-9)
-    simulated = {
+    modelled = {
         "tps": tps,
         "ios_per_tx": np.array(columns["iops"]) / per_tx,
         "reads_per_tx": np.array(columns["reads_per_tx"]),
         "mib_per_tx": np.array(columns["mib_s"]) / per_tx,
     }
     parts = []
-    for name, values in simulated.items():
-        if np.isfinite(seen[name]).any():
-            binned = observation.average_in_bins(values)
+    for name, values in modelled.items():
+        if np.isfinite(binned[name]).any():
+            modelled_bins = observation.average_in_bins(values)
             # The set of bins that count may not depend on the parameters, so a model that makes
             # next to nothing of a bin gets a small value, not a gap.
-            good = np.isfinite(seen[name]) & np.isfinite(binned) & (seen[name] > 0)
-            binned[good] = np.maximum(binned[good], STANDSTILL_SHARE * seen[name][good])
-            spread = spreads if name == "tps" else np.full(len(binned), BIN_SPREAD)
-            parts.append(_soften(np.log(binned[good] / seen[name][good]) / spread[good]) / np.sqrt(ERR_TOGETHER))
+            good = np.isfinite(binned[name]) & np.isfinite(modelled_bins) & (binned[name] > 0)
+            modelled_bins[good] = np.maximum(modelled_bins[good], STANDSTILL_SHARE * binned[name][good])
+            spread = spreads if name == "tps" else np.full(len(modelled_bins), BIN_SPREAD)
+            parts.append(
+                _soften(np.log(modelled_bins[good] / binned[name][good]) / spread[good]) / np.sqrt(ERR_TOGETHER)
+            )
     return parts
 
 
 def _soften(residual: np.ndarray) -> np.ndarray:
-    """Makes residuals grow like a root beyond one standard deviation: a stall counts, but does not
-    decide.
-
-    Knowledge from before the run is not softened.
-    """
+    """Returns residuals that grow like a root beyond one standard deviation, so that a stall counts
+    but does not decide. Those of the parameters before the runs are not softened."""
     return np.sign(residual) * np.sqrt(2.0 * (np.sqrt(1.0 + residual**2) - 1.0))

@@ -1,5 +1,5 @@
-"""Runs in, workload out: what `headrace calibrate` does, for Python; and the standard benchmarks,
-which need no run.
+"""Makes a workload from measured runs, as `headrace calibrate` does, or of a standard benchmark
+without a run.
 """
 
 from __future__ import annotations
@@ -30,11 +30,9 @@ def calibrate(
     progress: Callable[[float], None] = lambda done: None,
     least_seconds: float | None = None,
 ) -> TransactionWorkload:
-    """Makes one workload from measured runs (paths of RUN.toml, or what `load_run` gave).
-
-    `least_seconds`: of a run, None: what tells a mean and its scatter.
-
-    Raises InputError or CouldNotRun.
+    """Makes one workload from measured runs (paths of RUN.toml, or runs of `load_run`), with the
+    cache, clients and storage of the one with most transactions. A run shorter than `least_seconds`
+    (None: 120 s) is refused. Raises InputError or CouldNotRun.
     """
     from headrace.calibration.calibrate import calibrate as fit_runs
     from headrace.calibration.calibrate import tabulate_parameters
@@ -60,12 +58,12 @@ def calibrate(
         parameters=tuple(tabulate_parameters(calibrated)),
         covariance=tuple(tuple(float(cell) for cell in row) for row in calibrated.fit.covariance),
         covered=Covered(
-            _find_span([run.cache_gib for run in loaded]),
-            _find_span([run.threads for run in loaded]),
+            _find_range([run.cache_gib for run in loaded]),
+            _find_range([run.threads for run in loaded]),
             # A disk without a figure in the catalog covers no range of IOPS.
-            _find_span(iops) if all(map(math.isfinite, iops)) else None,
+            _find_range(iops) if all(map(math.isfinite, iops)) else None,
             max(run.transactions for run in loaded),
-            None if None in vcpus else _find_span(vcpus),
+            None if None in vcpus else _find_range(vcpus),
         ),
         runs=tuple(
             _describe_run(run) | (misfit.to_document() if misfit else {})
@@ -80,8 +78,8 @@ def calibrate(
 
 
 def find_server(runs: Sequence[Run]) -> SourceServer:
-    """Returns the server of the longest run, and its processors in the run in which they had most
-    to do."""
+    """Returns the server of the run with most transactions, with the busy share of the processors
+    in the run in which it was highest."""
     longest = max(runs, key=lambda run: run.transactions)
     shares = [(share, run) for run in runs if (share := run.busy_share) is not None]
     share, busiest = max(shares, key=lambda pair: pair[0], default=(None, None))
@@ -91,15 +89,15 @@ def find_server(runs: Sequence[Run]) -> SourceServer:
         version=longest.engine_version,
         log_bin=None if log_bin is None else bool(log_bin),
         vcpus=longest.vcpus,
-        # Four digits, as a share of a percent: whether it was full, not more, is asked of it.
+        # Four digits are enough: it only decides whether the processors were full.
         busy_share=None if share is None else round(min(share, 1.0), 4),
         busy_s=None if busiest is None else busiest.span_s,
     )
 
 
 def check_distinct(runs: Sequence[Run]) -> None:
-    """Refuses a run that is named twice: it would count twice, and a score would be of what was
-    learnt. Raises InputError."""
+    """Raises InputError if two runs have the same benchmark file: a run would count twice, and be
+    scored on itself."""
     for index, run in enumerate(runs):
         for other in runs[:index]:
             if identify_measurement(run) == identify_measurement(other):
@@ -116,8 +114,9 @@ def identify_measurement(run: Run) -> str:
 def sysbench_tpcc(
     *, warehouses: float, engine: str = "innodb", cache_gib: float, threads: int, size_gib: float | None = None
 ) -> TransactionWorkload:
-    """Returns sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse
-    in InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
+    """Returns the workload of sysbench-tpcc without a run; `warehouses` is tables x scale. Without
+    `size_gib` the data take 94 MB a warehouse in InnoDB, 20 MB in MyRocks (LZ4). Raises
+    InputError."""
     from headrace.calibration.prior import TPCC_BYTES, build_tpcc
 
     check_choice("engine", engine, TPCC_BYTES, Refusals("headrace.sysbench_tpcc"))
@@ -147,9 +146,10 @@ def hammerdb_tprocc(
     flavor: str = "mysql",
     client_host: str = "same",
 ) -> TransactionWorkload:
-    """Returns HammerDB's TPROC-C (InnoDB, all warehouses alike) with no run measured. 100 MB a
-    warehouse where `size_gib` is not given; `redo_gib`: 100 MiB; `flavor`: mysql or mariadb;
-    `client_host`: same, network or region. Raises InputError."""
+    """Returns the workload of HammerDB's TPROC-C (InnoDB, all warehouses alike) without a run.
+    Without `size_gib` the data take 100 MB a warehouse; without `redo_gib` the redo log has
+    100 MiB. `flavor` is mysql or mariadb, `client_host` same, network or region. Raises
+    InputError."""
     from headrace.calibration.prior import TPROCC_BYTES, build_tprocc
 
     options = {
@@ -171,7 +171,7 @@ def hammerdb_tprocc(
 
 
 def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> TransactionWorkload:
-    """Returns a sysbench OLTP script with no run measured.
+    """Returns the workload of a sysbench OLTP script without a run.
 
     `options`: `script` (oltp_read_write, ...), `tables`, `table_size`, `distribution` ({"type":
     "special"}, ...), `engine`, and those of the server: docs/reference/workload-file.md, Standard
@@ -189,8 +189,8 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
 
 
 def build_standard(run: Run) -> TransactionWorkload:
-    """Returns what is predicted of a run before it is measured: the standard benchmark that it
-    names, under its settings. Raises InputError."""
+    """Returns the workload of the standard benchmark that a run names, under the run's settings and
+    with none of its measurements, to predict the run before it is measured. Raises InputError."""
     from headrace.calibration.prior import build_prior, find_own_spreads
 
     database = build_prior(run)
@@ -212,8 +212,8 @@ def _build_standard(
     *,
     spreads: Mapping[str, float] = MappingProxyType({}),
 ) -> TransactionWorkload:
-    """Returns the workload of a standard database, its parameters with their spreads before any
-    run: those of `spreads` where it has them."""
+    """Returns the workload of a standard database. The spreads of its parameters are those before
+    any run, or those of `spreads` if it has them."""
     rows = [
         {
             "name": parameter.name,
@@ -233,7 +233,7 @@ def _build_standard(
     )
 
 
-def _find_span(values: list) -> tuple:
+def _find_range(values: list) -> tuple:
     """Returns the lowest and the highest value."""
     return (min(values), max(values))
 
@@ -247,8 +247,8 @@ def _describe_run(run: Run) -> dict:
     return row | {"as_of": run.as_of.isoformat(), "seconds": run.span_s, "files": files}
 
 
-# The database of the demonstration. All rows are alike and the buffer pool holds a quarter of them:
-# that is what a server with too little memory does to its storage, and the storage decides.
+# The database of the demonstration: all rows are accessed alike and the buffer pool holds a quarter
+# of them, so that the storage limits the rate, as on a server with too little memory.
 DEMO_TABLES, DEMO_ROWS, DEMO_CACHE_GIB, DEMO_THREADS = 64, 5_000_000, 18.0, 16
 
 

@@ -18,8 +18,8 @@ EXAMPLES = {"demo:day": workloads.demo_day, "demo:hour": workloads.recorded_hour
 
 
 def read_named(text: str) -> workloads.Workload | workloads.TransactionWorkload | None:
-    """Returns the workload that a text names: `demo:day`, `fio:rw=randread`,
-    `sysbench-tpcc:warehouses=1000,...`; None where it names none of these. Raises InputError."""
+    """Returns the workload that a text names, such as `demo:day`, `fio:rw=randread` or
+    `sysbench-tpcc:warehouses=1000,...`; None if it begins with no such word. Raises InputError."""
     kind = text.partition(":")[0] if ":" in text else ""
     if kind == "fio":
         return notation.parse_closed_load(text)

@@ -1,5 +1,5 @@
-"""A measured run as a fit sees it: windows of a few seconds with their state, and the same run as
-the core would simulate it.
+"""Observations: a measured run in windows of a few seconds, each with the transactions done by
+then, and the same run as the core simulates it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from headrace.calibration.runs import Run
 
 PAGE_KIB = 16.0  # InnoDB's default page
 WINDOW_S = 5.0  # five seconds of a run: a window scatters by some 3 %
-# Bins of like width in the logarithm of transactions: the fill of the cache counts as much as the
-# hour after it.
+# Bins of equal width in the logarithm of transactions, so that the fill of the cache weighs as much
+# as the hour after it.
 BINS = 90
 # A window below this share of the model's tps is a stall, as in run descriptions: it says nothing
 # of I/Os per transaction.
 STALL_SHARE = 0.1
-# Volumes that are seen to do less than this of what they can did not hold the run: tps then does
-# not tell the I/Os per transaction, their count does. Over TOGETHER windows: one alone scatters by
-# some 3 % of itself.
-USED_WHOLE, TOGETHER = 0.95, 9
+# Volumes below this share of their cap, in the mean of SMOOTHED_WINDOWS windows, did not limit the
+# run: I/Os per transaction then follow from counts alone, not from tps. A single window scatters by
+# some 3 %.
+AT_CAP_SHARE, SMOOTHED_WINDOWS = 0.95, 9
 # Windows in which the same clients did less than this of what they did elsewhere at no fewer I/Os a
 # transaction were disturbed: twice what a bin is off for reasons outside the model, since the best
 # of many windows is also the luckiest.
@@ -37,11 +37,11 @@ STANDSTILL_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Observation:
-    """Measurements in windows of `step_s`, one value per window, nan where it was not: `tps`, `tx`
-    (transactions by the middle of the window), I/Os and reads a second (of InnoDB, where bytes
-    alone were counted, the pages that these are), MiB a second, and the bin. `seconds_tps` and
-    `seconds_p95_ms` have a value per row of the run. `begun_tx`: transactions after which an empty
-    pool would have been as full as it was when the run began; 0: as its description says."""
+    """A run in windows of `step_s` seconds. `tps`, `tx` (transactions by the middle of the window),
+    I/Os, reads and MiB a second and `bins` have a value per window, nan if it was not measured; if
+    InnoDB's bytes alone were counted, the reads are those in pages. `seconds_tps` and
+    `seconds_p95_ms` have a value per row of the run. `begun_tx` is the number of transactions after
+    which an empty pool would be as full as it was at the start; 0: as the description says."""
 
     run: Run
     step_s: float
@@ -57,62 +57,60 @@ class Observation:
 
     @property
     def core_run(self) -> dict:
-        """The run as `core.mysql_runs` takes it, its state following the measured transactions."""
+        """Returns the run as `core.mysql_runs` takes it, its state following the transactions that
+        were measured."""
         begun = {"start": self.begun_tx} if self.begun_tx > 0.0 else {}
         followed = {"follow": self.tx.tolist()}
         return make_core_run(self.run, len(self.tps) * self.step_s, self.step_s) | begun | followed
 
     @property
-    def moving_tps(self) -> np.ndarray:
-        """tps, nan in windows that stood still (a cold cache is some tenfold slower than a full
-        one, not fiftyfold) or were disturbed."""
-        moving = self.tps[self.tps > 0]
-        if not len(moving):
+    def undisturbed_tps(self) -> np.ndarray:
+        """Returns tps, nan in windows that were disturbed or stood still (a cold cache is some
+        tenfold slower than a full one, not fiftyfold)."""
+        positive = self.tps[self.tps > 0]
+        if not len(positive):
             return self.tps
-        return np.where((self.tps > STANDSTILL_SHARE * np.median(moving)) & ~self.disturbed, self.tps, np.nan)
+        return np.where((self.tps > STANDSTILL_SHARE * np.median(positive)) & ~self.disturbed, self.tps, np.nan)
 
     @cached_property
     def disturbed(self) -> np.ndarray:
-        """Windows in which something other than the database took its time: the volumes had room,
-        and the same clients did more elsewhere in the run with no fewer I/Os a transaction.
-
-        Clients, processors and contention hold a run by the same law throughout: the rate falls
-        only where a transaction waits for more I/Os. Reads, where they were counted apart, are what
-        it waits for.
-        """
+        """Marks the windows that something other than the database slowed down: the volumes were
+        below their cap, and the clients did more elsewhere in the run with no fewer I/Os a
+        transaction (reads, if they were counted apart). Clients, processors and contention limit
+        the rate in the same way throughout a run."""
         underused = self.underused
         if not underused.any():
             return underused
         ios = self.reads_per_s if np.isfinite(self.reads_per_s).all() else self.iops
-        seen = (self.iops > 0) & (self.tps > 0)
-        tps = _average_around(self.tps, seen)
-        ios_per_tx = _average_around(ios, seen) / np.maximum(tps, 1e-9)
+        measured = (self.iops > 0) & (self.tps > 0)
+        tps = _average_around(self.tps, measured)
+        ios_per_tx = _average_around(ios, measured) / np.maximum(tps, 1e-9)
         by_ios = np.argsort(-ios_per_tx, kind="stable")
-        by_ios = by_ios[seen[by_ios]]
+        by_ios = by_ios[measured[by_ios]]
         best = np.zeros(len(tps))
         best[by_ios] = np.maximum.accumulate(tps[by_ios])
-        return underused & seen & (tps < UNDISTURBED * best)
+        return underused & measured & (tps < UNDISTURBED * best)
 
     @cached_property
     def judged_half(self) -> np.ndarray:
-        """Windows of the second half that were not disturbed."""
+        """Marks the windows of the second half that were not disturbed."""
         return (np.arange(len(self.tps)) >= len(self.tps) // 2) & ~self.disturbed
 
     @cached_property
     def underused(self) -> np.ndarray:
-        """Windows in which I/Os were counted and the volumes did less than they can, in I/Os and in
-        bytes: something else held the run."""
+        """Marks the windows in which I/Os were counted and the volumes were below their caps, in
+        I/Os and in bytes: something else limited the rate."""
         counted = self.iops > 0
         if not counted.any():
             return counted
         share = _average_around(self.iops / self.run.caps.iops, counted)
         bytes_counted = counted & np.isfinite(self.mib_s)
-        of_bytes = (
+        byte_share = (
             _average_around(self.mib_s / self.run.caps.mib_s, bytes_counted)
             if bytes_counted.any()
             else np.zeros(len(counted))
         )
-        return counted & (share < USED_WHOLE) & (of_bytes < USED_WHOLE)
+        return counted & (share < AT_CAP_SHARE) & (byte_share < AT_CAP_SHARE)
 
     def average_in_bins(self, values: np.ndarray) -> np.ndarray:
         """Averages one value per window in each of BINS + 1 bins; nan in bins without windows."""
@@ -127,8 +125,8 @@ class Observation:
 
 
 def make_core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict:
-    """Returns a run of the core on the storage, cache and clients of a measured run; `seconds` and
-    `step_s`: its length and that of a window."""
+    """Returns the core's run of `seconds` on the storage, cache and clients of a measured run, in
+    windows of `step_s`; `changes` replace its fields."""
     return {
         **pick_fields(run, "storage", "log_storage", "instance", "start", "start_balance_percent"),
         "vcpus": run.settings.get("vcpus"),
@@ -144,18 +142,15 @@ def make_core_run(run: Run, seconds: float, step_s: float, **changes: object) ->
 
 
 def observe(run: Run) -> Observation:
-    """Cuts a run into windows of whole rows, each about WINDOW_S long or a single row.
-
-    Stalled and suspect seconds stay: they are part of what was delivered.
-    """
+    """Returns the observation of a run: its rows averaged over windows of whole rows, each about
+    WINDOW_S long or a single row. Stalled and suspect rows count: they were delivered so."""
     series = run.series
     step_s = max(WINDOW_S, run.interval_s)
     per = max(1, int(round(step_s / run.interval_s)))
     windows = series.height // per
 
     def read_column(name: str) -> np.ndarray:
-        values = series[name].cast(float).to_numpy().astype(float, copy=True)[: windows * per]
-        return values
+        return series[name].cast(float).to_numpy().astype(float, copy=True)[: windows * per]
 
     def average(values: np.ndarray) -> np.ndarray:
         return values.reshape(windows, per).mean(axis=1)
@@ -180,26 +175,24 @@ def get_page_kib(run: Run) -> float:
 
 def compare_ios_per_tx(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
     """Returns two arrays with a value per window: the logarithm of measured over modelled I/Os per
-    transaction, and whether the window tells it. They are counted if the server counted them, else
-    modelled over measured tps, which is the same at a cap that is used whole (a second in which the
-    machine did something else does not mean more I/Os).
-
-    Stalled windows do not tell it; their values are bridged from their neighbours.
+    transaction, and whether the window is usable. I/Os that were counted are compared directly;
+    otherwise modelled over measured tps stands for them, which is the same at a cap. Stalled
+    windows are not usable, and their values are interpolated.
     """
     modelled, ios = np.array(columns["tps"]), np.array(columns["iops"])
     good = (observation.tps > STALL_SHARE * modelled) & (modelled > 0)
     if not good.any():
         return np.zeros(len(modelled)), good
-    at, counted = np.arange(len(modelled)), observation.iops > 0
+    index, counted = np.arange(len(modelled)), observation.iops > 0
     by_tps = modelled / np.where(good, observation.tps, 1.0)
     by_count = by_tps * np.where(counted, observation.iops, 1.0) / np.where(counted, ios, 1.0)
     value = np.log(np.where(counted, by_count, by_tps), where=good, out=np.zeros(len(modelled)))
-    return np.interp(at, at[good], value[good]), good
+    return np.interp(index, index[good], value[good]), good
 
 
 def _average_around(values: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """Averages what was counted over the TOGETHER windows around each."""
-    window = np.ones(min(TOGETHER, len(values)))  # "same" is as long as the longer of the two
+    """Returns the mean of the counted values over the SMOOTHED_WINDOWS windows around each."""
+    window = np.ones(min(SMOOTHED_WINDOWS, len(values)))  # "same" is as long as the longer of the two
     return np.convolve(np.where(counted, values, 0.0), window, "same") / np.maximum(
         np.convolve(counted, window, "same"), 1.0
     )

@@ -1,4 +1,4 @@
-"""The share of its pool that was in use when a run began.
+"""Estimates the share of the buffer pool that was in use when a run began.
 
 A server that starts reads pages back that its pool held before (innodb_buffer_pool_load_at_startup;
 by default a quarter of them, those that were used last, in MySQL from 5.7.7 and MariaDB from
@@ -21,13 +21,13 @@ from headrace.calibration.starts import list_directions
 
 # Shares of a pool with which a run may have begun, as likely as each other before it (chosen: steps
 # of what is read back by default).
-SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+POOL_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def find_pool_starts(database: dict, observations: Sequence[Observation]) -> tuple[list[Observation], list[str]]:
-    """Finds the transactions after which each run's pool would have been as full as it was when the
-    run began, by the core `database` that is known before the runs. Returns the observations with
-    it, and a sentence for each run whose pool was not empty."""
+    """Returns the observations with `begun_tx`, the transactions after which an empty pool would be
+    as full as it was at the start of the run, and a sentence for each run whose pool was not empty.
+    `database` is the one before the runs."""
     starts = [_find_pool_start(database, observation) for observation in observations]
     notes = [
         f"{observation.run.name}: about {format_percent(share)} of the pool was in use when it began, as its first minutes say."
@@ -38,18 +38,19 @@ def find_pool_starts(database: dict, observations: Sequence[Observation]) -> tup
 
 
 def _find_pool_start(database: dict, observation: Observation) -> tuple[Observation, float]:
-    """Returns the observation from where its pool began, and the share of the pool in use."""
+    """Returns the observation with its `begun_tx`, and the likeliest of POOL_SHARES for the pool in
+    use at its start; 0 unless it is a cold run of InnoDB whose pages are accessed alike."""
     run = observation.run
     full_at_tx = core.mysql_warm_up(database, run.cache_gib * GIB)["full_at_tx"]
     if run.engine != "innodb" or run.start != "cold" or not draws_pages_alike(run) or not full_at_tx:
         return observation, 0.0
-    begun = {share: replace(observation, begun_tx=share * full_at_tx) for share in SHARES}
-    cost = {share: _measure_misfit(database, each) for share, each in begun.items()}
-    likeliest = min(SHARES, key=lambda share: cost[share])
-    return begun[likeliest], likeliest
+    candidates = {share: replace(observation, begun_tx=share * full_at_tx) for share in POOL_SHARES}
+    cost = {share: _measure_misfit(database, each) for share, each in candidates.items()}
+    likeliest = min(POOL_SHARES, key=lambda share: cost[share])
+    return candidates[likeliest], likeliest
 
 
 def _measure_misfit(database: dict, observation: Observation) -> float:
-    """Measures how unlikely a run is at the best parameters, as half a sum of squares."""
+    """Returns the cost of the best fit to one run: half a sum of squares."""
     objective = Objective(database | {"shape": {"filling": [], "full": []}}, "innodb", [observation], lenient=True)
     return fit(objective, list_directions(objective.names)[:1]).cost

@@ -37,7 +37,7 @@ DISTRIBUTION_OPTIONS = {
     "rand_pareto_h": "h",
     "rand_zipfian_exp": "exponent",
 }
-# Settings of a run that decide something of its database outright, as the core names them.
+# Settings of a run that decide a value of its database outright: key of the run, name of the core.
 SETTINGS_OF_DATABASE = {
     "flush_log_at_trx_commit": "flush_log_at_trx_commit",
     "binlog": "log_bin",
@@ -46,7 +46,7 @@ SETTINGS_OF_DATABASE = {
     "io_capacity": "io_capacity",
     "io_capacity_max": "io_capacity_max",
 }
-# Settings of the page cleaner, by the core's names.
+# Settings of the page cleaner: key of the run, name of the core.
 SETTINGS_OF_CLEANER = {
     "io_capacity": "io_capacity",
     "io_capacity_max": "io_capacity_max",
@@ -59,17 +59,15 @@ SETTINGS_OF_CLEANER = {
 # a spread of a factor of two either way.
 DISK_OVER_IO_CAPACITY_MAX = 2.0
 IO_CAPACITY_SPREAD = math.log(2.0)
-# Server's defaults that count where a run does not say; its io_capacity does not: the standard's
-# background writes are measured.
-BY_DEFAULT = ("log_bin", "sync_binlog")
+# Defaults of the server that are applied if a run does not say the setting. The default io_capacity
+# is not: the standard's background writes are measured.
+DEFAULTS_THAT_COUNT = ("log_bin", "sync_binlog")
 
 
 def build_prior(run: Run) -> dict:
-    """Returns the core's database for a run's benchmark, size and settings, at the speed of its
-    processors.
-
-    Raises InputError for a benchmark no standard is known of.
-    """
+    """Returns the core's database of the standard benchmark that a run names, under the run's
+    settings and counters, at the speed of its processors. Raises InputError if a load of the user's
+    own does not say its size."""
     database = _build_standard(run)
     clients = core.clients_at_speed(database["clients"], run.machine.core_speed)
     threads = None if run.instance else run.settings.get("threads_per_core")
@@ -93,8 +91,8 @@ def build_prior(run: Run) -> dict:
 
 
 def find_local_disk(run: Run, database: dict) -> core.LocalDisk | None:
-    """Returns how fast the local disk of a run is, as its kind, its server's settings and its load
-    tell before it is measured; None where the catalog has its figures or there is none."""
+    """Returns the speed of a run's local disk, estimated from its kind, its size, the server's
+    settings and the load; None if the run is on volumes or the catalog has the disk's figures."""
     if not math.isinf(run.caps.iops):
         return None
     pages_s = run.settings.get("io_capacity_max")
@@ -112,8 +110,8 @@ def find_local_disk(run: Run, database: dict) -> core.LocalDisk | None:
 
 
 def find_own_spreads(run: Run, database: dict) -> dict[str, float]:
-    """Returns the spreads before a run, by parameter, of what its description tells better or worse
-    than usual: the speed of its local disk."""
+    """Returns the spreads before a run of parameters for which its description decides them, by
+    name: so far the speed of its local disk, empty without one."""
     disk = find_local_disk(run, database)
     return {} if disk is None else {"local_disk": disk["spread"]}
 
@@ -138,29 +136,30 @@ def _build_standard(run: Run) -> dict:
         return apply_counters(apply_settings(dict(build_tprocc(_collect_tprocc_options(run))["database"]), run), run)
     if benchmark.name == "sysbench-oltp":
         database = _split_dirty_by_class(build_oltp(_collect_oltp_options(run)))
-        return apply_counters(apply_to_cleaner(database, run), run)
+        return apply_counters(_apply_to_cleaner(database, run), run)
     if benchmark.data_gib is None:
         hint = "Give data_gib."
         raise refuse.input("benchmark.data_gib is missing", "a load of your own needs the size of its data", hint)
-    return apply_counters(_drop_background_writes(apply_settings(build_own(run), run), run), run)
+    return apply_counters(_drop_background_writes(apply_settings(_build_own(run), run), run), run)
 
 
-def apply_to_cleaner(database: dict, run: Run) -> dict:
-    """Puts a database's page cleaner under the settings of a run; as it is where it has none."""
+def _apply_to_cleaner(database: dict, run: Run) -> dict:
+    """Returns the database with its page cleaner under the settings of a run; unchanged without a
+    page cleaner or such settings."""
     given = {name: run.settings[key] for key, name in SETTINGS_OF_CLEANER.items() if key in run.settings}
     if database["cleaner"] is None or not given:
         return database
     if "io_capacity" in given:
-        given.setdefault("io_capacity_max", _find_ceiling(run))
+        given.setdefault("io_capacity_max", _find_io_capacity_max(run))
     return apply_server_settings(database, given)
 
 
 def _split_dirty_by_class(standard: core.SysbenchAnswer) -> dict:
-    """Returns the database of a sysbench script whose dirty pages follow its cache class by class,
-    as those of TPROC-C do: leaves of secondary indexes are changed by nearly every touch, and a
-    larger cache keeps more of them, so that what leaves it is cleaner. Each change is written once,
-    when its redo must go or its page is evicted: what a cleaner writes in the background before
-    that it writes instead, not besides. If a page cleaner is followed, the standard has them so."""
+    """Returns the database of a sysbench script with dirty pages followed by page class, as those
+    of TPROC-C are: leaves of secondary indexes are changed by nearly every touch, and a larger
+    cache keeps more of them, so that fewer evicted pages are dirty. A change is written once, when
+    its redo must go or its page is evicted. Unchanged if nothing is written or the page cleaner is
+    followed, which has the classes already."""
     database, writes = dict(standard["database"]), standard["database"]["writes"]
     if database["engine"] != "innodb" or database["cleaner"] is not None or not writes["later_dirty"] > 0.0:
         return database
@@ -172,24 +171,25 @@ def _split_dirty_by_class(standard: core.SysbenchAnswer) -> dict:
     }
 
 
-def build_own(run: Run) -> dict:
-    """Returns a load of the user's own: TPC-C's spread of popularity over its data. Weakly founded;
-    the runs decide."""
+def _build_own(run: Run) -> dict:
+    """Returns the database of a load of the user's own: TPC-C's popularity of pages over the data
+    of its size. A weak guess, which the runs correct."""
     per_warehouse = TPCC_BYTES[run.engine] / GIB
     database = build_tpcc(run.engine, max(1.0, (run.benchmark.data_gib or 0.0) / per_warehouse))
-    # Nobody says that it has stock levels.
+    # Stock levels, which read the last orders, are of TPC-C alone.
     return database | {"last_orders": None}
 
 
 def build_oltp(options: dict) -> core.SysbenchAnswer:
-    """Returns a sysbench OLTP script: `database`, `size_gib`, `changed` shares by class, `spreads`.
-    Raises InputError."""
+    """Returns the core's standard of a sysbench OLTP script: `database`, `size_gib`, `spreads`, and
+    the share of touches by page class that change the page (`changed`). Raises InputError."""
     with translate_core_errors():
         return core.mysql_sysbench(options)
 
 
 def build_tprocc(options: dict) -> core.TproccAnswer:
-    """Returns HammerDB's TPROC-C: `database`, and `changed` shares by class. Raises InputError."""
+    """Returns the core's standard of HammerDB's TPROC-C: `database`, and the share of touches by
+    page class that change the page (`changed`). Raises InputError."""
     with translate_core_errors():
         return core.mysql_tprocc(options)
 
@@ -206,17 +206,17 @@ def _collect_tprocc_options(run: Run) -> dict:
             "version": _choose_redo_release(run),
         }
         | redo
-        | _name_client_host(run)
+        | _collect_client_host(run)
     )
 
 
 def _name_flavor(run: Run) -> str:
-    """Returns the core's name of the run's flavor: Percona's server takes what MySQL takes."""
+    """Returns the core's name of the run's flavor; Percona Server counts as MySQL."""
     return "mariadb" if run.flavor == "mariadb" else "mysql"
 
 
-def _name_client_host(run: Run) -> dict:
-    """Returns the core's option of where the clients run, empty where nobody says."""
+def _collect_client_host(run: Run) -> dict:
+    """Returns the core's option `client_host`, where the clients run; empty if not described."""
     return {} if run.machine.client_host is None else {"client_host": run.machine.client_host}
 
 
@@ -251,13 +251,13 @@ def _collect_oltp_options(run: Run) -> dict:
             "cache_gib": run.cache_gib,
         }
         | options
-        | _name_client_host(run)
+        | _collect_client_host(run)
     )
 
 
 def follows_dirty_pages(run: Run) -> bool:
-    """Returns whether dirty pages of sysbench's scripts are followed class by class, as the
-    server's page cleaner treats them: for MySQL from 8.4."""
+    """Returns whether the model follows the dirty pages of a sysbench script by page class, as the
+    page cleaner of MySQL from 8.4 treats them."""
     return run.engine == "innodb" and run.flavor != "mariadb" and _parse_version(run) >= (8, 4)
 
 
@@ -266,11 +266,11 @@ IO_CAPACITY_FROM_8_4 = 10_000
 
 
 def writes_in_background(run: Run) -> bool:
-    """Returns whether pages whose changes are not followed are written at a rate of their own
-    (innodb_io_capacity) while clients work.
+    """Returns whether the server writes pages at innodb_io_capacity while clients work, which
+    counts for pages whose changes are not followed.
 
-    Not by MariaDB since its page cleaner of 10.5: with innodb_max_dirty_pages_pct_lwm = 0, its
-    default, it does that only when idle. Under oltp_read_write MariaDB 10.11 wrote 2.8 to 3.3 pages
+    MariaDB from 10.5 does not: with innodb_max_dirty_pages_pct_lwm = 0, its default, its page
+    cleaner does so only when idle. Under oltp_read_write MariaDB 10.11 wrote 2.8 to 3.3 pages
     a transaction at 300, 600, 1,000 and 3,000 IOPS alike, with innodb_io_capacity = 500 (a lab,
     2026-11-21).
     """
@@ -278,7 +278,7 @@ def writes_in_background(run: Run) -> bool:
 
 
 def _drop_background_writes(database: dict, run: Run) -> dict:
-    """Returns the database without writes in the background where the server makes none."""
+    """Returns the database, without background writes if the server makes none."""
     return (
         database
         if writes_in_background(run)
@@ -295,38 +295,39 @@ CAPACITY_FROM = "2022-07-26"
 
 
 def _parse_version(run: Run) -> tuple[int, ...]:
-    """Returns at most three numbers of the server's version; none where it is not known."""
+    """Returns the server's version as up to three numbers; an empty tuple if it is not known."""
     return tuple(int(part) for part in re.findall(r"\d+", run.engine_version or "")[:3])
 
 
 def _choose_redo_release(run: Run) -> str:
-    """Returns the server's version; where it is not known, one of its day."""
+    """Returns the server's version, which decides how its redo log is limited; if it is not known,
+    a release that was current on the day of the run."""
     if run.flavor == "mariadb":
         return run.engine_version or "10.5"
     return run.engine_version or ("8.0" if run.as_of.isoformat() < CAPACITY_FROM else "8.4")
 
 
-def _find_ceiling(run: Run) -> float:
-    """Returns innodb_io_capacity_max of a run that does not say it: twice innodb_io_capacity, at
-    least 2,000 (manuals of MySQL 5.7 to 9 and of MariaDB)."""
+def _find_io_capacity_max(run: Run) -> float:
+    """Returns the default innodb_io_capacity_max, pages a second: twice the run's
+    innodb_io_capacity, at least 2,000 (manuals of MySQL 5.7 to 9 and of MariaDB)."""
     usual = _choose_defaults(run).get("io_capacity", 200)
     return max(2_000.0, 2.0 * (run.settings.get("io_capacity") or usual))
 
 
 def _choose_defaults(run: Run) -> dict:
-    """Returns defaults of the server that are not those of MySQL 8.0, by flavor and version (their
-    manuals); for what a description leaves out."""
+    """Returns the defaults of the run's server that differ from those of MySQL 8.0, by the core's
+    names, from flavor and version (their manuals)."""
     version = _parse_version(run)
     if run.flavor == "mariadb":
-        # It has no binary log by default; who says how often it is synced has one.
+        # It has no binary log by default; a description with sync_binlog means that it has one.
         return {"log_bin": run.settings.get("sync_binlog", 0) > 0, "sync_binlog": 0}
     if version and version < (8, 0):
         # sync_binlog = 1 came with 5.7.7; a 5.7 without a patch level is taken for one in general
         # use (5.7.9 on).
         return {"log_bin": False, "sync_binlog": 0 if version < (5, 7) or (5, 7, 0) <= version < (5, 7, 7) else 1}
     if not version and str(run.as_of) < TAKEN_FOR_8_0_FROM:
-        # Nothing is synced of a log that is not there; whether it was, and so its few bytes, nobody
-        # said: they stay the standard's.
+        # A log that is not there is not synced; its few bytes stay the standard's, since it is not
+        # known whether it was there.
         return {"sync_binlog": 0}
     return {"io_capacity": IO_CAPACITY_FROM_8_4} if version >= (8, 4) else {}
 
@@ -334,25 +335,26 @@ def _choose_defaults(run: Run) -> dict:
 def build_tpcc(
     engine: str, warehouses: float, client_host: str | None = None, cache_bytes: float | None = None
 ) -> dict:
-    """Returns sysbench-tpcc over `warehouses`, its clients on one of CLIENT_HOSTS (None: not said),
-    behind such a cache (None: it holds little of the data). Raises InputError."""
+    """Returns the core's standard of sysbench-tpcc over `warehouses`, with clients on one of
+    CLIENT_HOSTS (None: not known) and a cache of `cache_bytes` (None: small compared with the
+    data). Raises InputError."""
     with translate_core_errors():
         return dict(core.mysql_tpcc(engine, float(warehouses), client_host, cache_bytes))
 
 
 def apply_settings(database: dict, run: Run) -> dict:
-    """Puts a database under the settings of a run: what they decide outright (docs/decisions/0006).
-
-    Raises InputError.
-    """
+    """Returns the database under the settings of a run, as far as they decide its values outright
+    (docs/decisions/0006). Raises InputError."""
     names = SETTINGS_OF_DATABASE | (SETTINGS_OF_CLEANER if database["cleaner"] is not None else {})
     given = {name: run.settings[key] for key, name in names.items() if key in run.settings}
     if "redo_gib" in run.settings:
         given |= {"redo_bytes": run.settings["redo_gib"] * GIB, "cache_bytes": run.cache_gib * GIB}
-        given.setdefault("io_capacity_max", _find_ceiling(run))
+        given.setdefault("io_capacity_max", _find_io_capacity_max(run))
     elif "io_capacity" in given and database["cleaner"] is not None:
-        given.setdefault("io_capacity_max", _find_ceiling(run))
-    usual = {"sync_binlog": 1} | {name: value for name, value in _choose_defaults(run).items() if name in BY_DEFAULT}
+        given.setdefault("io_capacity_max", _find_io_capacity_max(run))
+    usual = {"sync_binlog": 1} | {
+        name: value for name, value in _choose_defaults(run).items() if name in DEFAULTS_THAT_COUNT
+    }
     return apply_server_settings(database, usual | given)
 
 
@@ -361,16 +363,15 @@ def apply_settings(database: dict, run: Run) -> dict:
 # A pool with more of its pages free than this, and than its page cleaner keeps free, was not full:
 # its free list says nothing. A guess.
 FULL_FREE_SHARE = 0.12
-# Shares that are believed: control blocks take a twentieth or less, so anything outside is another
-# pool. Guesses.
+# Bounds of the share of a pool that holds pages: control blocks take a twentieth or less. Guesses.
 LEAST_SHARE, MOST_SHARE = 0.5, 0.995
-# Fewer samples than this tell no usual state of the pool. A guess.
-FEWEST_SAMPLES = 4
+# With fewer samples the usual state of the pool is not known. A guess.
+LEAST_SAMPLES = 4
 
 
 def sum_per_transaction(run: Run, *names: str) -> float | None:
-    """Sums counters and divides by the transactions of the run; None where one was not counted, or
-    nothing of them."""
+    """Returns the sum of counters by `names`, extended to the whole run, over its transactions;
+    None if one was not recorded, or all are 0."""
     if run.status is None or run.transactions <= 0:
         return None
     total = 0.0
@@ -389,16 +390,17 @@ def sum_per_transaction(run: Run, *names: str) -> float | None:
 
 
 def measure_usable_share(run: Run) -> float | None:
-    """Returns the share of the pool that holds pages once it is full: what is not control blocks,
-    and not kept free for reads to come (innodb_lru_scan_depth). None where that was not seen."""
+    """Returns the share of the cache that holds pages once the pool is full, the rest being control
+    blocks and the free list (innodb_lru_scan_depth), by the last samples of the run. None if they
+    were not recorded or the pool was not full."""
     if run.status is None or not {"innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total"} <= set(
         run.status.columns
     ):
         return None
     samples = run.status.select("innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total").drop_nulls()
-    if samples.height < FEWEST_SAMPLES:
+    if samples.height < LEAST_SAMPLES:
         return None
-    last = samples[-max(FEWEST_SAMPLES, samples.height // 4) :]
+    last = samples[-max(LEAST_SAMPLES, samples.height // 4) :]
     free, total = (float(np.median(last[f"innodb_buffer_pool_pages_{what}"])) for what in ("free", "total"))
     # The page cleaner fills the free list of each instance up to innodb_lru_scan_depth: a third of
     # a pool of 64 MiB.
@@ -410,7 +412,8 @@ def measure_usable_share(run: Run) -> float | None:
 
 
 def apply_counters(database: dict, run: Run) -> dict:
-    """Returns the database with what was counted in place."""
+    """Returns the database with the values that the server's counters give in place of the
+    standard's: the usable share of the pool, bytes of redo or WAL, and compaction."""
     changed = dict(database)
     if run.engine == "innodb":
         share, redo = measure_usable_share(run), sum_per_transaction(run, "innodb_os_log_written")

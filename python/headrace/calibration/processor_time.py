@@ -21,7 +21,7 @@ from headrace.calibration.runs import Run
 # clients on the same machine, the kernel and background threads work besides the transactions, and
 # the gain from the second thread of a core differs from load to load.
 SYSTEMATIC = 0.15
-# Parts of a run whose scatter tells how far its mean is off; fewer rows than this tell no mean.
+# Parts of a run whose scatter gives the error of its mean; a run with fewer rows is not used.
 PARTS = 8
 LEAST_ROWS = 16  # a guess
 # Below this share of the processors at work, their background decides the figure.
@@ -30,8 +30,8 @@ LEAST_BUSY = 0.01
 
 @dataclass(frozen=True)
 class ProcessorTime:
-    """Processor time of a transaction as a database has it, ms at the speed of the first run's
-    cores, and its relative standard deviation; the `runs` that tell it."""
+    """Processor time of a transaction without I/O, ms at the speed of the first run's cores, its
+    relative standard deviation, and the names of the runs it was measured in."""
 
     cpu_ms: float
     spread: float
@@ -39,8 +39,8 @@ class ProcessorTime:
 
 
 def measure_processor_time(runs: list[Run]) -> ProcessorTime | None:
-    """Measures what the runs say together; None where none has both a busy share and virtual
-    CPUs."""
+    """Returns the mean processor time of a transaction over the runs, weighted by their errors;
+    None if none has a busy share, known virtual CPUs, and no other load."""
     speed = runs[0].machine.core_speed if runs else None
     times = [(run.name, time) for run in runs if (time := _measure_run(run, speed)) is not None]
     if not times:
@@ -48,7 +48,7 @@ def measure_processor_time(runs: list[Run]) -> ProcessorTime | None:
     logs = np.log([cpu_ms for _, (cpu_ms, _) in times])
     weights = np.array([1.0 / spread**2 for _, (_, spread) in times])
     mean = float((logs * weights).sum() / weights.sum())
-    # By their own scatter, or by how far they lie apart, whichever is more.
+    # The error is that of the runs' own scatter, or that of the differences between runs if larger.
     apart = float(np.std(logs, ddof=1) / math.sqrt(len(logs))) if len(logs) > 1 else 0.0
     return ProcessorTime(
         math.exp(mean),
@@ -58,14 +58,15 @@ def measure_processor_time(runs: list[Run]) -> ProcessorTime | None:
 
 
 def has_foreign_load(run: Run) -> bool:
-    """Returns whether other programs took so much of the processors that the run's own part cannot
-    be told: more than the systematic error of the share."""
+    """Returns whether other programs had more of the processors before the run than the systematic
+    error of its busy share, so that the run's own part is not known."""
     return (run.machine.busy_before or 0.0) > SYSTEMATIC * (run.busy_share or 1.0)
 
 
 def _measure_run(run: Run, speed: float | None) -> tuple[float, float] | None:
-    """Returns processor time of a transaction (ms, on cores of a speed) and the relative standard
-    deviation of its mean, by the scatter of parts of the run; None where it cannot be told."""
+    """Returns the processor time of a transaction of one run (ms on cores of `speed`) and its
+    relative standard deviation by the scatter of PARTS parts; None if the run has other load, too
+    few rows, or no known virtual CPUs."""
     if run.vcpus is None or has_foreign_load(run):
         return None
     busy, tps = (run.series[name].cast(float).to_numpy() for name in ("busy_share", "tps"))

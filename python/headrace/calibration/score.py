@@ -1,4 +1,4 @@
-"""Predicted against measured: one run, and a calibration scored on runs it has not seen."""
+"""Compares a run with its prediction, and scores calibrations on runs they were not fitted to."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from headrace.workload.transactions import TransactionWorkload
 class ComparedRun:
     """A run and its prediction.
 
-    `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None where it makes
-    no sense). `predicted_rows`: the prediction in the run's intervals (`t_s`, `tps`, `p95_ms`):
-    "one-second" figures are of these where the run has longer rows.
+    `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None for seconds of
+    stalls and missing figures). `measured`: the run's summary. `predicted_rows`: the prediction in
+    the run's intervals (`t_s`, `tps`, `p95_ms`), of which the "one-second" figures are.
     """
 
     run: Run
@@ -35,18 +35,16 @@ class ComparedRun:
         return next(row["error_percent"] for row in self.figures if row["what"] == what)
 
     def to_document(self, workload: TransactionWorkload) -> dict:
-        """Returns what `headrace compare-run --output json` prints.
-
-        `workload`: what was compared with the run.
-        """
+        """Returns what `headrace compare-run --output json` prints, with the name of the workload
+        that made the prediction."""
         named = {"run": self.run.name, "workload": workload.name}
         answer = {"figures": list(self.figures), "warnings": list(self.prediction.warnings)}
         return {"schema": "headrace-comparison/1"} | named | answer
 
 
 def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> ComparedRun:
-    """Predicts the run's storage, cache, clients and start with `workload` and sets the figures
-    side by side. Raises InputError."""
+    """Returns a run with the prediction of `workload` on the run's storage, cache, clients and
+    start, in `draws` draws from `seed`. Raises InputError for a run of another engine."""
     if run.engine != workload.engine:
         hint = "Compare runs of one engine."
         raise InputError(f"{run.name}: engine = {run.engine}", f"the workload is of {workload.engine}", "", hint)
@@ -66,8 +64,8 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
         start_balance_percent=run.start_balance_percent,
         release=SourceServer(run.flavor, run.engine_version).release,
     )
-    seen = run.series.select("t_s", "tps", "p95_ms")
-    measured = summarise(seen)
+    measured_rows = run.series.select("t_s", "tps", "p95_ms")
+    measured = summarise(measured_rows)
     # The scatter of means over a longer interval is smaller; the prediction is put into the same
     # intervals.
     rows = _average_in_intervals(prediction.rows, run.interval_s)
@@ -89,13 +87,14 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
 
 
 def _average_p95_ms(rows: pl.DataFrame) -> float | None:
-    """Averages the rows' p95 (ms) by how many transactions each has; None where there are none."""
+    """Returns the mean p95 of the rows, ms, weighted by transactions; None without transactions."""
     done = float(rows["tps"].sum())
     return float((rows["p95_ms"] * rows["tps"]).sum()) / done if done else None
 
 
 def _average_in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:
-    """Averages rows of a second over intervals of `interval_s`; p95 is their median."""
+    """Returns rows of `interval_s` from rows of a second: mean tps and median p95; unchanged for
+    intervals up to a second."""
     if interval_s <= 1.0:
         return rows
     group = (pl.col("t_s") / interval_s).floor()
@@ -105,7 +104,7 @@ def _average_in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame
 
 
 def _build_figure(what: str, unit: str, measured: float | None, predicted: float | None) -> dict:
-    """Returns a row of `figures`; no error of seconds, or where one of the two is missing."""
+    """Returns a row of `figures`, its error None for seconds and if a figure is missing."""
     error = None
     if measured is not None and predicted is not None and measured > 0 and unit != "s":
         error = 100.0 * (predicted / measured - 1.0)
@@ -115,11 +114,12 @@ def _build_figure(what: str, unit: str, measured: float | None, predicted: float
 def leave_out(
     runs: Sequence[Run], *, from_one: bool = False, progress: Callable[[float], None] = lambda done: None
 ) -> list[dict]:
-    """Scores calibrations on runs they have not seen: every run predicted from all others, or
-    (`from_one`) every run from each single other one.
+    """Scores calibrations on runs they were not fitted to: predicts every run from all others, or
+    with `from_one` every run from each single other.
 
-    Rows: `predicted`, `from` (names), and the errors in percent `mean`, `quarter_1` .. `quarter_4`,
-    `p5`, `p95`. Raises InputError with fewer than two runs, or one of them twice.
+    Returns a row per prediction: `predicted`, `from` (names of runs), and the errors of tps in
+    percent `mean`, `quarter_1` .. `quarter_4`, `p5`, `p95`. `progress` is called with the share
+    done. Raises InputError with fewer than two runs, or with a run that is named twice.
     """
     if len(runs) < 2:
         hint = "Name more runs of the same benchmark."
@@ -137,7 +137,8 @@ def leave_out(
 
 
 def _make_score_row(comparison: ComparedRun, sources: Sequence[Run]) -> dict:
-    """Returns a row of `leave_out`."""
+    """Returns a row of `leave_out`: a compared run, and the names of the runs of its
+    calibration."""
     error = comparison.get_error_percent
     return {
         "predicted": comparison.run.name,

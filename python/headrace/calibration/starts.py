@@ -2,7 +2,7 @@
 
 Pages touched, response time without I/O and processor time can each explain the same rate at one
 storage, so that a fit from the standard benchmark alone may end in the wrong one of several
-valleys. Each start lies in one of them; the lowest objective is taken.
+minima. The lowest minimum that any start leads to is taken.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ Residuals = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Minimum:
-    """End of a least-squares search: `deltas` (logarithms), `cost` (half the sum of squares), the
-    Jacobian `jac` there."""
+    """Result of a least-squares search: `deltas` (logarithms), `cost` (half the sum of squares) and
+    the Jacobian `jac` there."""
 
     deltas: np.ndarray
     cost: float
@@ -55,28 +55,28 @@ class Minimum:
 
 
 def list_directions(names: Sequence[str]) -> list[np.ndarray]:
-    """Lists the fixed starts over parameters of these names, an array of logarithms each, the
-    standard benchmark first."""
-    begins = [np.zeros(len(names))]
+    """Returns the fixed starts for parameters of these names, each an array of logarithms: the
+    standard benchmark first, then DIRECTIONS."""
+    starts = [np.zeros(len(names))]
     for factors in DIRECTIONS:
-        begins.append(np.array([np.log(factors.get(name, 1.0)) for name in names]))
-    return begins
+        starts.append(np.array([np.log(factors.get(name, 1.0)) for name in names]))
+    return starts
 
 
-def find_lowest(residuals: Residuals, spreads: np.ndarray, begins: Sequence[np.ndarray], finalists: int = 1) -> Minimum:
-    """Finds the lowest minimum that is reached from any of `begins` (logarithms): all are screened,
-    and the best `finalists` of them followed to their end."""
+def find_lowest(residuals: Residuals, spreads: np.ndarray, starts: Sequence[np.ndarray], finalists: int = 1) -> Minimum:
+    """Returns the lowest minimum that is reached from any of `starts` (logarithms): all are
+    screened in a few evaluations, and the best `finalists` of them followed to their end."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         search = _Search(residuals, spreads, pool)
-        best = list(begins)
+        best = list(starts)
         if len(best) > finalists:
-            screened = [search.descend(begin, SCREEN) for begin in begins]
+            screened = [search.descend(begin, SCREEN) for begin in starts]
             best = [each.deltas for each in _sort_by_cost(screened)[:finalists]]
         return _sort_by_cost([search.descend(begin, FINISH) for begin in best])[0]
 
 
 def _sort_by_cost(minima: Sequence[Minimum]) -> list[Minimum]:
-    """Sorts by cost; of two that are as low, the one that was begun first comes first."""
+    """Returns the minima by cost; two that differ by less than LOWER stay in their order."""
     ordered: list[Minimum] = []
     for each in minima:
         place = next((i for i, other in enumerate(ordered) if each.cost < other.cost * (1.0 - LOWER)), len(ordered))
@@ -85,8 +85,7 @@ def _sort_by_cost(minima: Sequence[Minimum]) -> list[Minimum]:
 
 
 class _Search:
-    """Least squares on one objective. Columns of the Jacobian are taken at once on all processors;
-    none of them hangs on another."""
+    """Least squares on one objective, with the columns of the Jacobian computed in parallel."""
 
     def __init__(self, residuals: Residuals, spreads: np.ndarray, pool: ThreadPoolExecutor) -> None:
         self.residuals = residuals
@@ -94,15 +93,15 @@ class _Search:
         self.pool = pool
 
     def compute_jacobian(self, deltas: np.ndarray, *_: object) -> np.ndarray:
-        """Takes forward differences, backward ones at the upper bound: a row per residual, a column
-        per parameter."""
+        """Returns the Jacobian by forward differences (backward at the upper bound): a row per
+        residual, a column per parameter."""
         steps = np.where(deltas + STEP < BOUND, STEP, -STEP)
         places = [deltas, *(deltas + step * unit for step, unit in zip(steps, np.eye(len(deltas)), strict=True))]
         here, *moved = self.pool.map(self.residuals, places)
         return np.stack([(there - here) / step for there, step in zip(moved, steps, strict=True)], axis=1)
 
     def descend(self, begin: np.ndarray, evaluations: int) -> Minimum:
-        """Returns where least squares end from `begin`, or are after that number of evaluations."""
+        """Returns the minimum that least squares reach from `begin` in at most `evaluations`."""
         with import_optional():
             from scipy.optimize import least_squares
 

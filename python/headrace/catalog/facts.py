@@ -1,5 +1,4 @@
-"""The catalog as frames: what a volume type, an instance or a price was on a day, each row with its
-source.
+"""The catalog as frames: volume types, instances and prices on a day, each row with its source.
 
     >>> import headrace.catalog.facts
     >>> headrace.catalog.facts.volumes(volume_type="gp2")["size_gib_max"].to_list()
@@ -47,7 +46,7 @@ def volumes(as_of: Day = None, volume_type: str | None = None, all_eras: bool = 
             name = _find_type_name(volume_type)
             eras = [era for era in eras if era["volume_type"] == name]
             if not eras:
-                core.storage_limits(f"{name}:1000", as_of)  # says since when it exists
+                core.storage_limits(f"{name}:1000", as_of)  # its refusal says since when the type exists
     return pl.DataFrame([_make_volume_row(era) for era in eras], schema=VOLUME_SCHEMA, orient="row")
 
 
@@ -100,7 +99,7 @@ def _make_volume_row(era: core.Era) -> dict:
 
 
 def describe_iops_rule(rule: dict) -> tuple[str, int]:
-    """Returns an IOPS rule of an era in words, and the most it allows (I/Os a second)."""
+    """Returns the description of an era's IOPS rule, and the most IOPS that it allows."""
     v = {key: item["value"] for key, item in rule.items() if isinstance(item, dict) and "value" in item}
     match rule["rule"]:
         case "fixed":
@@ -124,7 +123,7 @@ def describe_iops_rule(rule: dict) -> tuple[str, int]:
 
 
 def describe_throughput_rule(rule: dict) -> tuple[str, int]:
-    """Returns a throughput rule of an era in words, and the most it allows (MiB/s)."""
+    """Returns the description of an era's throughput rule, and the most MiB/s that it allows."""
     v = {key: item["value"] for key, item in rule.items() if isinstance(item, dict) and "value" in item}
     match rule["rule"]:
         case "fixed":
@@ -169,8 +168,8 @@ def _list_sources(value: object) -> list[str]:
 
 
 def _list_unconfirmed(value: object, path: str = "") -> list[str]:
-    """Lists the figures in a value of the catalog that were not read in a stored source: path and
-    note."""
+    """Returns `path: note` for each figure in a value of the catalog that was not read in a stored
+    source."""
     if isinstance(value, dict):
         if value.get("confirmed") is False:
             return [f"{path}: {value.get('note') or 'not read in a stored source'}"]
@@ -219,7 +218,7 @@ INSTANCE_SCHEMA = {
 
 
 def matches(instance_type: str, family: str) -> bool:
-    """Says whether a type equals the name, is of the family, or fits the pattern."""
+    """Returns whether an instance type has the name, family or pattern `family`."""
     return instance_type == family or instance_type.split(".")[0] == family or fnmatchcase(instance_type, family)
 
 
@@ -292,7 +291,7 @@ def sources() -> pl.DataFrame:
 
 
 def check_region(region: str) -> str:
-    """Returns the region's code. Raises InputError with the codes of the catalog."""
+    """Returns the code of a region. Raises InputError, with the known codes, for another text."""
     with translate_core_errors():
         return core.region_code(check_text("region", region, "For example us-east-1."))
 
@@ -311,7 +310,7 @@ def check_day(as_of: Day) -> str | None:
 
 
 def make_price_refusal(region: str) -> InputError:
-    """Returns the refusal of a region that has prices of instances alone."""
+    """Returns the refusal of a region that has prices of instances, but none of EBS."""
     return InputError(
         f"region {region}",
         "has prices of instances here, but none of EBS",
@@ -322,8 +321,8 @@ def make_price_refusal(region: str) -> InputError:
 
 
 def list_caveats(storage: str, instance: str | None = None, as_of: str | None = None) -> list[str]:
-    """Returns what is unconfirmed about the limits of this storage and instance on that day, each
-    once. Raises InputError."""
+    """Returns the caveats on the limits of a storage and an instance on a day, without repetitions,
+    and first one on a day after the newest of the catalog. Raises InputError."""
     with translate_core_errors():
         limits = core.storage_limits(storage, as_of, instance)
         host = [] if instance is None else core.instance(instance, as_of)["caveats"]
@@ -339,7 +338,8 @@ def list_caveats(storage: str, instance: str | None = None, as_of: str | None = 
 
 
 def list_latency_caveats(storage: str, as_of: str | None = None) -> list[str]:
-    """Returns remarks on types whose latency is a guess or weakly sourced. Raises InputError."""
+    """Returns a remark for each volume type of a storage and kind of I/O whose latency is a guess
+    or weakly sourced. Raises InputError."""
     with translate_core_errors():
         limits = core.storage_limits(storage, as_of)
         day = as_of or core.newest_date()

@@ -40,7 +40,7 @@ MAX_FILE_BYTES = 1024 * 1024
 # Highest price of a unit for a month or an hour: far above any, and small enough that no bill
 # overflows.
 MAX_PRICE = 1e6
-MAX_DISCOUNT_PERCENT = 99.0  # ours: with more nothing has a price to compare
+MAX_DISCOUNT_PERCENT = 99.0  # ours: at 100 % all prices would be equal
 MAX_GIB = 1024.0 * 1024.0
 # The catalog's components as `rates` and the price file name them.
 RATES = {"storage": "gib", "iops": "iops", "throughput": "mib_s", "million_ios": "million_ios"}
@@ -73,7 +73,7 @@ class PriceFile:
 
     @property
     def own_rates(self) -> int:
-        """Number of prices of its own that the file states."""
+        """Returns the number of prices that the file states."""
         return (
             sum(len(rates) for rates in self.volumes.values()) + (self.snapshot_gib is not None) + len(self.instances)
         )
@@ -121,8 +121,8 @@ class _Table(DocumentTable):
 
 
 def read_price_file(path: str | Path) -> PriceFile:
-    """Returns an own price file, checked. Raises InputError naming file, line and key, CouldNotRun
-    where it cannot be read."""
+    """Returns the checked rates of a price file. Raises InputError, which names file, line and key,
+    and CouldNotRun if the file cannot be read."""
     path = Path(path)
     try:
         text = read_bytes(path, MAX_FILE_BYTES).decode("utf-8-sig")
@@ -143,7 +143,8 @@ def read_price_file(path: str | Path) -> PriceFile:
 
 
 def _check_rates(name: str, table: _Table) -> PriceFile:
-    """Returns the rates of a file in US dollars, its keys checked against the catalog."""
+    """Returns the rates of a price file in US dollars. Raises InputError for a volume type,
+    component, commitment or instance that the catalog does not have."""
     per_usd = _read_usd_price(table)
     answers = (core.billed_as(era["volume_type"]) for era in core.volume_eras(all_eras=True))
     billed = {product: components for product, components in filter(None, answers)}
@@ -180,7 +181,8 @@ def _check_rates(name: str, table: _Table) -> PriceFile:
 
 
 def _read_usd_price(table: _Table) -> float:
-    """Returns the price of a US dollar in the file's currency."""
+    """Returns the price of one US dollar in the file's currency. Raises InputError if it is missing
+    or wrong."""
     code, per_usd = table.currency, table.per_usd
     if per_usd is None and code != "USD":
         rule = "needs per_usd too: AWS lists its prices in US dollars"
@@ -192,7 +194,8 @@ def _read_usd_price(table: _Table) -> float:
 
 
 def _read_steps(place: str, value: list, per_usd: float) -> Steps:
-    """Returns the steps of a price in US dollars. Raises InputError."""
+    """Returns the steps of a price, pairs of the quantity above which it holds and US dollars.
+    Raises InputError."""
     rule = "price steps are tables { above = QUANTITY, price = PRICE }, lowest quantity first"
     steps: list[tuple[int, float]] = []
     for step in value:
@@ -209,7 +212,8 @@ def _read_steps(place: str, value: list, per_usd: float) -> Steps:
 
 
 def _locate_key(name: str, text: str, path: str) -> str:
-    """Returns `prices.toml line 7: volumes.gp3.gib`; no line if the key has none of its own."""
+    """Returns the place of a key in a price file, such as `prices.toml line 7: volumes.gp3.gib`;
+    without a line if the key is not found."""
     section = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := re.match(r"\s*\[([^\[\]]+)\]", line):
@@ -260,8 +264,8 @@ class PriceList:
         self._hours: dict[str, tuple[dict, ...]] = {}
 
     def _choose_discounts(self, discount_percent: float) -> tuple[float, float]:
-        """Returns the discounts on volumes and on instances, percent. Raises InputError where the
-        price file states one too."""
+        """Returns the discounts on volumes and on instances, percent: `discount_percent`, or those
+        of the price file. Raises InputError for both."""
         percent = check_number("discount_percent", discount_percent, 0.0, MAX_DISCOUNT_PERCENT, "%")
         if self.file is None:
             return percent, percent
@@ -273,7 +277,8 @@ class PriceList:
         return ebs, instances
 
     def _apply_rates(self, listed: Sequence[core.PriceItem]) -> list[core.PriceItem]:
-        """Returns the rows of the region's table at the rates to be paid, in its order."""
+        """Returns the rows of the region's price table less the discount, with those of the price
+        file in place of the listed ones."""
         factor = 1.0 - self.ebs_discount_percent / 100.0
         rows: list[core.PriceItem] = [{**row, "usd": row["usd"] * factor} for row in listed]
         if self.file is None:
@@ -292,7 +297,8 @@ class PriceList:
         return rows
 
     def _make_steps(self, product: str, component: str, rate: float | Steps, rows: Sequence[core.PriceItem]) -> Steps:
-        """Returns the steps of the file's rate: its own, or one price from where billing begins."""
+        """Returns the steps of a rate of the price file; a single price holds above the quantity
+        that is included."""
         if isinstance(rate, tuple):
             return rate
         listed = [row["from_quantity"] for row in rows if (row["product"], row["component"]) == (product, component)]
@@ -308,17 +314,18 @@ class PriceList:
 
     @property
     def currency(self) -> str:
-        """The code of the price file's currency, `USD` without one. Figures are US dollars all the
-        same: `money` converts."""
+        """Returns the code of the price file's currency, `USD` without a file. Figures are US
+        dollars all the same: `format_money` converts."""
         return "USD" if self.file is None else self.file.currency
 
     def format_money(self, usd: float) -> str:
-        """Returns US dollars as printed, in the price file's currency: `1,234.50 USD`."""
+        """Returns an amount of US dollars in the price file's currency, such as `1,234.50 USD`."""
         return f"{usd * (1.0 if self.file is None else self.file.per_usd):,.2f} {self.currency}"
 
     def describe_prices(self, instances: bool = True) -> str:
-        """Returns the description of these prices for the head of a report; without `instances` for
-        volumes alone. A price may have changed since it was last verified."""
+        """Returns the description of these prices for the head of a report: region, currency, days
+        of verification, discounts, commitment and own rates; without `instances` for volumes
+        alone."""
         seen = core.prices_seen(self.region, self.as_of)
         spans = {"volume": seen["volumes"]} | ({"instance": seen["instances"]} if instances else {})
         parts = [f"{'On-demand Linux' if instances else 'List'} prices for {self.region} in {self.currency}"]
@@ -337,7 +344,7 @@ class PriceList:
         return "; ".join(parts)
 
     def _describe_discounts(self) -> list[str]:
-        """Lists the discounts in words: one where both are equal, none at 0 %."""
+        """Returns the discounts in words: one text if both are equal, none for 0 %."""
         ebs, instances = self.ebs_discount_percent, self.instance_discount_percent
         if ebs == instances:
             return [f"less {ebs:g} %"] if ebs else []
@@ -349,12 +356,13 @@ class PriceList:
 
     @property
     def table(self) -> core.RegionPrices:
-        """The region's prices of storage at the rates to be paid, as the core takes them."""
+        """Returns the region's prices of storage at the rates to be paid, as the core takes
+        them."""
         return self._table
 
     def knows(self, product: str) -> bool:
-        """Says whether every part of the bill of a volume type, of `snapshot`, or of an instance
-        type (`m5.large`) has a price here."""
+        """Returns whether all parts of the bill of a volume type, of `snapshot`, or of an instance
+        type (`m5.large`) have a price."""
         if "." in product:
             return bool(self._list_hourly_items(product))
         if product == "snapshot":
@@ -362,8 +370,7 @@ class PriceList:
         return not self._list_missing_rates(product)
 
     def _list_missing_rates(self, volume_type: str) -> list[str]:
-        """Lists the rates of a volume type that have no price here, as the price file names
-        them."""
+        """Returns the names, as in a price file, of a volume type's rates without a price."""
         with translate_core_errors():
             billed = core.billed_as(volume_type)
         if billed is None:
@@ -371,7 +378,7 @@ class PriceList:
         return [RATES[component] for component in billed[1] if not self._select_rows(billed[0], component)]
 
     def explain_absence(self, volume_type: str) -> str:
-        """Says which prices of a volume type are missing here; "" where none is."""
+        """Returns the sentence on prices of a volume type that are missing; "" if none is."""
         missing = self._list_missing_rates(volume_type)
         if not missing:
             return ""
@@ -462,8 +469,8 @@ class PriceList:
         return self._hours[instance_type]
 
     def _list_hour_parts(self, instance_type: str) -> list[tuple[str, float, str, str]]:
-        """Returns name, US dollars an hour, source and day of each part of an instance's hour;
-        nothing if it has no price."""
+        """Returns name, US dollars an hour, source and day of each part of an instance's hourly
+        price; an empty list without one."""
         if self.file is not None and instance_type in self.file.instances:
             return [(instance_type, self.file.instances[instance_type], self.file.name, "own rate")]
         price = core.instance_price(instance_type, self.region, self.as_of)
@@ -485,7 +492,8 @@ class PriceList:
         return parts
 
     def _find_commitment_factor(self, instance_type: str) -> tuple[float, str, str]:
-        """Returns the factor of the commitment on an hour, its source, and both in words."""
+        """Returns the factor of the commitment on an hourly price, its source, and a description of
+        both. Raises InputError if the catalog has no factor."""
         if self.file is not None and self.commitment in self.file.commitment_factors:
             factor = self.file.commitment_factors[self.commitment]
             return factor, self.file.name, f"x {factor:g} of {self.file.name}"
@@ -496,7 +504,7 @@ class PriceList:
 
 
 def _make_own_row(product: str, component: str, above: int, usd: float, source: str) -> core.PriceItem:
-    """Returns a row of the region's table that the price file states."""
+    """Returns a row of the region's price table for a rate of the price file, `source`."""
     unit = {"storage": "GB-month", "iops": "IOPS-month", "throughput": "MiB/s-month", "million_ios": "million I/Os"}[
         component
     ]

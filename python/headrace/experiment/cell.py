@@ -1,8 +1,8 @@
 """Cells of an experiment: a benchmark on a server, or on files, over storage of the lab.
 
-A cell is one run that begins from the same copy of the data as its neighbours. The configuration is
-all that decides what is measured, as one text; the hash of it stands in the name of the run, so
-that a run of the store can be told to be of just this cell.
+A cell is one run that begins from the same copy of the data as the others. The hash of everything
+that decides its measurement is part of the name of its run, so that a run of the store can be
+assigned to its cell.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal
 from headrace.base.encoding import pick_fields
 from headrace.bench import Benchmark
 
-# Called with the share done (0..1) and what is done.
+# A function that is called with the share done (0..1) and the name of the current step.
 Progress = Callable[[float, str], None]
 
 # Seconds a cell takes in addition to its warm-up and its measured seconds: copying the data,
@@ -34,7 +34,8 @@ class DataSet:
     """Data that are loaded once: those of `benchmark` in `engine`, about `gib` GiB.
 
     `settings`: of the server while it loads, in addition to those that make loading quick.
-    `settle_s`: seconds of the benchmark itself before the data are kept; `seed`: of its rows.
+    `settle_s`: seconds for which the benchmark runs before the files are saved; `seed`: of its
+    rows.
     """
 
     name: str
@@ -49,12 +50,12 @@ class DataSet:
 
 @dataclass(frozen=True)
 class OnServer:
-    """A server with a copy of `data` on `storage`.
+    """A server with a copy of `data` on `storage`, with `settings` of the server.
 
-    `settings` decide everything but where things are. `balance_percent`: credits when the run
-    begins. `scan`: every table is read once before the run, so that a pool that can hold them does.
-    `encrypted`: its volumes are. `restored`: its volume is made from a snapshot of the data, and
-    each block is loaded when it is first used (cold), or all are before the run (initialized).
+    `balance_percent`: credits when the run begins. With `scan` every table is read before the run,
+    so that a pool that can hold all pages does. With `encrypted` its volumes are encrypted. With
+    `restored` its volume is made from a snapshot of the data: blocks are loaded when first used
+    (cold), or all before the run (initialized).
     """
 
     data: DataSet
@@ -77,7 +78,8 @@ class OnFiles:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run. `key` names it in code, `words` for a reader; both are unique in an experiment."""
+    """One configuration of an experiment, which is measured in one run. `key` is its name in code,
+    `words` its description for a reader; both are unique in an experiment."""
 
     key: tuple
     words: str
@@ -90,17 +92,17 @@ class Cell:
 
     @property
     def server(self) -> OnServer:
-        """The place of a cell on a server."""
+        """Returns the place of a cell that runs on a server."""
         assert isinstance(self.place, OnServer), self.words
         return self.place
 
     @property
     def length_s(self) -> float:
-        """About how long the cell takes, s."""
+        """Returns about how long the cell takes, s."""
         return self.warmup_s + self.seconds + (SERVER_CELL_S if isinstance(self.place, OnServer) else FILES_CELL_S)
 
     def collect_configuration(self, experiment: str, machine: Mapping[str, object]) -> dict:
-        """Returns all that decides what is measured."""
+        """Returns everything that decides the measurement, for the hash in the run's name."""
         place = asdict(self.place)
         if isinstance(self.place, OnServer):
             data = self.place.data
@@ -123,14 +125,14 @@ class Cell:
 
 
 def compute_seconds_each(time_s: float, fixed_s: float, cells: int, each_s: float, least: int, most: int) -> int:
-    """Returns the seconds measured in each cell so that all take `time_s`, of which `fixed_s` go
-    once and `each_s` in each cell to other things; at least `least`, at most `most`."""
+    """Returns the seconds to measure in each cell so that all `cells` take `time_s` together, of
+    which `fixed_s` once and `each_s` per cell are not measured; limited to `least` and `most`."""
     return int(max(least, min(most, (time_s - fixed_s) / max(cells, 1) - each_s)))
 
 
 @dataclass
 class Parts:
-    """Progress over parts whose lengths in seconds are estimated beforehand."""
+    """Progress over parts that are estimated to take `all_s` seconds together."""
 
     progress: Progress
     all_s: float
@@ -138,16 +140,17 @@ class Parts:
 
     @contextmanager
     def begin_part(self, seconds: float, what: str) -> Iterator[Progress]:
-        """Begins a part of about `seconds`; inside, the share of this part (0..1) may be told."""
+        """Reports the progress of a part of about `seconds`, named `what`, at its begin and end;
+        yields a function that reports the share done (0..1) of this part."""
 
-        def tell_share(share: float, words: str = "") -> None:
+        def report_share(share: float, words: str = "") -> None:
             self.progress(min(1.0, (self.done_s + share * seconds) / self.all_s), words or what)
 
-        tell_share(0.0)
-        yield tell_share
-        tell_share(1.0)
+        report_share(0.0)
+        yield report_share
+        report_share(1.0)
         self.done_s += seconds
 
     def skip(self, seconds: float) -> None:
-        """Leaves out a part that need not be done."""
+        """Takes the seconds of a part that is not needed out of the estimate."""
         self.all_s = max(self.done_s + 1e-9, self.all_s - seconds)

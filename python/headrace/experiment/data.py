@@ -1,6 +1,5 @@
-"""The place of cells: a temporary lab, data loaded once and kept, fresh volumes for each cell.
-
-Every server begins with a copy of the same data and an empty cache. Nothing is left behind.
+"""Runs cells in a temporary lab: data are loaded once, and each cell gets fresh volumes with a copy
+of them and an empty cache. Everything is removed at the end.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from headrace.servers.scratch import make_lab_folder
 refuse = Refusals("docs/guide/prove.md")
 DATABASE = "experiment"
 SERVER, FILES_VOLUME = "cell", "files"
-# Prepares tables side by side; sysbench uses no more than there are tables.
+# Tables that are prepared in parallel; sysbench uses at most one thread a table.
 LOADING_THREADS = 8
 # Blocks that are read at once; what `headrace volume initialize` does by default (a guess).
 INITIALIZING_THREADS = 16
@@ -61,15 +60,15 @@ REDO_SETTING = {"mariadb": "innodb_log_file_size", "mysql": "innodb_redo_log_cap
 SETTLING_THREADS, SETTLING_SEED, LEAST_SETTLE_S = 16, 1_000_003, 5
 # Guesses: what the filesystem, the logs and a growing data set take, as a factor of the data; and
 # GiB kept free in the folder of the lab for temporary tables and its journal.
-ROOM, SPARE_GIB = 1.35, 1.0
+SPACE_FACTOR, SPARE_GIB = 1.35, 1.0
 
 
 class ExperimentLab:
-    """`with ExperimentLab() as lab, lab.server(place) as target: ...`
+    """A temporary lab: `with ExperimentLab() as lab, lab.open_server(place) as target: ...`
 
-    `work`: where its folder is made, None: the system's folder of temporary files. `day`: of the
-    volumes' limits, None: the newest. `data_gib`: what its volumes will hold; they lie in memory
-    where that fits, unless `in_memory` is False. Raises as Lab and servers.bring_up.
+    `work` is the parent of its folder (None: the system's folder of temporary files). `day`: that
+    of the volumes' limits, None: the newest. `data_gib`: size of the data on its volumes, which lie
+    in memory if they fit, unless `in_memory` is False. Raises as Lab and servers.bring_up.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class ExperimentLab:
     ) -> None:
         self.day, self._work, self._say = day, work, say
         self._data_gib = data_gib if in_memory else float("inf")
-        self._saved: dict[str, Path] = {}
+        self._saved_folders: dict[str, Path] = {}
         self._snapshots: dict[str, str] = {}
         self._stack = contextlib.ExitStack()
 
@@ -95,7 +94,7 @@ class ExperimentLab:
             if self._work is not None:
                 self._work.mkdir(parents=True, exist_ok=True)
             self.folder = Path(tempfile.mkdtemp(prefix="hr-lab-", dir=self._work))
-            stack.callback(_remove, self.folder)
+            stack.callback(_remove_folder, self.folder)
             folder = stack.enter_context(make_lab_folder(self.folder / "lab", self._data_gib))
             self.lab = start_lab(folder, settings=Settings(metrics_port=0, api_port=0, as_of=self.day))
             self._stack = stack.pop_all()
@@ -106,24 +105,22 @@ class ExperimentLab:
             self._stack.close()
 
     def load(self, data: DataSet, folder: Path | None = None, progress: Progress = stay_silent) -> None:
-        """Loads a data set once and keeps the files of the stopped server.
-
-        `folder`: where they are kept for other labs too (and taken from, when they are there);
-        None: in this lab's folder. Raises InputError, CouldNotRun, LabRefused; then nothing is
-        left.
+        """Loads a data set, unless it is loaded, and saves the files of the stopped server in
+        `folder`, from which other labs take them too (None: in this lab's folder, removed with it).
+        Raises InputError, CouldNotRun, LabRefused; nothing is saved then.
         """
-        if repr(data) in self._saved:
+        if repr(data) in self._saved_folders:
             return
-        folder = folder or self.folder / f"data-{len(self._saved)}"
+        folder = folder or self.folder / f"data-{len(self._saved_folders)}"
         if not (folder / "saved.json").exists():
             self._load(data, folder, progress)
-        self._saved[repr(data)] = folder
+        self._saved_folders[repr(data)] = folder
         progress(1.0, "loaded")
 
     def _load(self, data: DataSet, folder: Path, progress: Progress) -> None:
-        """Fills the data set on a fast volume without durability, runs the benchmark for `settle_s`
-        seconds if that is long enough to be worth it, and keeps the stopped server's files in
-        `folder`. `progress` gets the share done (0 to 1) and what is done."""
+        """Loads the data on a fast volume without durability, runs the benchmark for `settle_s`
+        seconds if that is at least LEAST_SETTLE_S, and saves the stopped server's files in
+        `folder`."""
         cache_mib = int(LOADING_CACHE_SHARE * 1024 * data.gib) + LEAST_LOADING_MIB
         settings = {CACHE_SETTING[data.engine]: f"{min(cache_mib, MOST_LOADING_MIB)}M"} | LOADING_SETTINGS[data.engine]
         if data.flavor != "mariadb":
@@ -156,11 +153,11 @@ class ExperimentLab:
 
     def get_saved_folder(self, data: DataSet) -> Path:
         """Returns the folder with the files of a loaded data set."""
-        return self._saved[repr(data)]
+        return self._saved_folders[repr(data)]
 
     def measure_data_gib(self, data: DataSet) -> float:
         """Returns the size of a loaded data set's files, GiB."""
-        entries = [entry for entry in self._saved[repr(data)].rglob("*") if entry.is_file()]
+        entries = [entry for entry in self._saved_folders[repr(data)].rglob("*") if entry.is_file()]
         return sum(entry.stat().st_blocks * 512 for entry in entries) / GIB
 
     @contextmanager
@@ -173,8 +170,9 @@ class ExperimentLab:
         unpaced: bool = False,
         progress: Progress = stay_silent,
     ) -> Iterator[servers.Server]:
-        """Starts a server with a copy of its data; removed afterwards. `port`: None: a free one;
-        `unpaced`: its volumes have no limits. Raises as servers.bring_up."""
+        """Yields a started server with a copy of its data, and removes it afterwards. A `port` of
+        None is a free one; with `unpaced` its volumes have no limits. Raises as
+        servers.bring_up."""
         self.load(place.data)
         server = servers.bring_up(
             self.lab,
@@ -186,7 +184,7 @@ class ExperimentLab:
             settings=dict(place.settings),
             port=port,
             unpaced=unpaced,
-            seed_from=self._saved[repr(place.data)] if place.restored is None else self._take_snapshot(place),
+            seed_from=self._saved_folders[repr(place.data)] if place.restored is None else self._take_snapshot(place),
             encrypted=place.encrypted,
             progress=progress,
         )
@@ -198,9 +196,10 @@ class ExperimentLab:
 
     @contextmanager
     def open_server(self, place: OnServer, progress: Progress = stay_silent) -> Iterator[Target]:
-        """Starts the server of a cell, warm as asked; removed afterwards."""
+        """Yields the server of a cell as a target, with initialized blocks, scanned tables and
+        credits as `place` says, and removes it afterwards."""
         self.load(place.data)
-        self._check_room(place)
+        self._check_free_space(place)
         with self.start(place, progress=progress) as server:
             target = make_target(server, self.day)
             if place.restored == "initialized":
@@ -212,8 +211,8 @@ class ExperimentLab:
             yield target
 
     def _take_snapshot(self, place: OnServer) -> str:
-        """Returns a snapshot of a data volume with a copy of the data, its server shut down; it is
-        made only for the first call."""
+        """Returns the id of a snapshot of the data volume of a stopped server with a copy of the
+        data; the first call makes it."""
         key = repr((place.data, place.storage))
         if key not in self._snapshots:
             plain = OnServer(place.data, place.storage, place.settings)
@@ -223,9 +222,9 @@ class ExperimentLab:
                 self._snapshots[key] = wait_for_snapshot(self.lab, self.lab.create_snapshot(volume)["id"])["id"]
         return self._snapshots[key]
 
-    def _check_room(self, place: OnServer) -> None:
-        """Raises CouldNotRun where volume or machine cannot hold another copy of the data."""
-        needed = self.measure_data_gib(place.data) * ROOM
+    def _check_free_space(self, place: OnServer) -> None:
+        """Raises CouldNotRun if the volume or this machine has no space for a copy of the data."""
+        needed = self.measure_data_gib(place.data) * SPACE_FACTOR
         usable = Storage.parse(place.storage).usable_gib
         if usable < needed:
             rule = f"holds {usable:g} GiB, and the data with their logs take {needed:.2f}"
@@ -238,10 +237,8 @@ class ExperimentLab:
 
     @contextmanager
     def open_files(self, place: OnFiles, benchmark: Benchmark) -> Iterator[Target]:
-        """Makes a folder on a fresh filesystem with the files of the benchmark; removed afterwards.
-
-        The files are written without the limits of the volume.
-        """
+        """Yields a folder on a fresh filesystem with the files of the benchmark as a target, and
+        removes it afterwards. The files are written without the limits of the volume."""
         mount = self.folder / "mnt"
         volume = self.lab.create(place.storage, name=FILES_VOLUME)["id"]
         try:
@@ -262,26 +259,27 @@ class ExperimentLab:
                 self.lab.delete(volume)
 
     def _attach_volume(self, volume: str, unpaced: bool = False) -> str:
-        """Returns the device of a volume that is attached now."""
+        """Attaches a volume and returns its device."""
         attachment = self.lab.attach(volume, unpaced=unpaced, probe=not unpaced)["attachment"]
         assert attachment is not None and attachment["device"] is not None, volume
         return attachment["device"]
 
     def set_credits(self, volume: str | None, percent: float | None) -> None:
-        """Sets the credits of a volume; None: they stay."""
+        """Sets the credits of a volume, percent of the full balance; None leaves them."""
         if percent is not None and volume is not None:
             self.lab.set_balance(volume, percent)
 
 
 def apply_load(benchmark: Benchmark, target: Target, seconds: int, threads: int, seed: int) -> None:
-    """Runs a benchmark for what it does to the server: its figures are not kept. Raises as
+    """Runs a benchmark for its effect on the server, without keeping its run. Raises as
     bench.run."""
-    with tempfile.TemporaryDirectory() as unwanted:
-        run(benchmark, target, seconds=seconds, threads=threads, seed=seed, store=unwanted)
+    with tempfile.TemporaryDirectory() as store:
+        run(benchmark, target, seconds=seconds, threads=threads, seed=seed, store=store)
 
 
 def scan(target: Target) -> None:
-    """Reads every row of every table of sysbench in the database, by the key and by the index."""
+    """Reads all rows and all index entries of every table of sysbench in the database, so that
+    they are cached as far as they fit."""
     with hold_connection(target) as connection:
         for table in find_tables(target, ".*"):
             index = f"k_{table.removeprefix('sbtest')}"
@@ -290,14 +288,14 @@ def scan(target: Target) -> None:
 
 
 def scan_index(target: Target) -> None:
-    """Reads the index of every table of sysbench, without the rows."""
+    """Reads the secondary index of every table of sysbench, without the rows."""
     with hold_connection(target) as connection:
         for table in find_tables(target, ".*"):
             ask(connection, f"SELECT COUNT(*) FROM `{table}` WHERE k > -1")
 
 
-def _remove(folder: Path) -> None:
-    """Removes the lab's folder; never what is still mounted in it."""
+def _remove_folder(folder: Path) -> None:
+    """Removes the lab's folder, unless something is still mounted in it."""
     if not any(entry.place.startswith(f"{folder}/") for entry in read_mount_table()):
         shutil.rmtree(folder, ignore_errors=True)
 

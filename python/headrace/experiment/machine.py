@@ -1,4 +1,4 @@
-"""Checks whether this machine can run an experiment, and names the facts of it that decide a
+"""Checks whether this machine can run an experiment, and collects its facts that decide a
 measurement."""
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from headrace.lab import doctor
 def list_missing(
     flavor: str = "mariadb", engines: Sequence[str] = ("innodb",), *, folder: Path | None = None, gib: float = 0.0
 ) -> list[str]:
-    """Returns what this machine lacks, in sentences that say what to do; empty where an experiment
-    can run.
+    """Returns a sentence, with the remedy, for everything that this machine lacks for an
+    experiment.
 
-    `engines`: of the server, none: no server is needed. `folder`: where `gib` GiB of data will lie,
-    None: in the system's folder of temporary files.
+    `engines`: those the server needs; empty: no server is needed. `folder`: the place of `gib` GiB
+    of data, None: the system's folder of temporary files.
     """
     folder = (folder or Path(tempfile.gettempdir())).absolute()
     checks = [check for check in doctor.examine(folder) if check.state == doctor.MISSING]
@@ -45,14 +45,15 @@ def list_missing(
 
 
 def require(what: str, source: str, lacks: list[str]) -> None:
-    """Raises CouldNotRun with everything the machine lacks."""
+    """Raises CouldNotRun if `lacks`, the sentences of `list_missing`, are not empty; `what` needs
+    them, by the documentation `source`."""
     if lacks:
         rule = f"this machine lacks: {' '.join(lacks)}"
         raise CouldNotRun(what, rule, source, "headrace lab doctor looks at all of it.")
 
 
 def _run_check(check: Callable[[], object]) -> list[str]:
-    """Runs a check and returns its refusal in a sentence, as a list; an empty list if it passes."""
+    """Runs a check and returns a list with the sentence of its refusal, empty if it passes."""
     try:
         check()
     except HeadraceError as error:
@@ -69,21 +70,18 @@ def _check_server(flavor: str, engines: Sequence[str]) -> None:
 def _measure_free_gib(folder: Path) -> float | None:
     """Returns the GiB free on the disk of a folder, or of its nearest parent that exists; None if
     the disk cannot be asked."""
-    there = folder
-    while not there.exists() and there != there.parent:
-        there = there.parent
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
     try:
-        return shutil.disk_usage(there).free / GIB
+        return shutil.disk_usage(existing).free / GIB
     except OSError:
         return None
 
 
-def collect_identity(flavor: str | None = "mariadb") -> dict[str, object]:
-    """Returns the facts that decide a measurement: two runs with equal facts may stand for each
-    other.
-
-    `flavor`: of the server; None: no server takes part.
-    """
+def collect_machine_facts(flavor: str | None = "mariadb") -> dict[str, object]:
+    """Returns the facts of this machine that decide a measurement: hardware, kernel, versions of
+    Headrace and sysbench, and of the server of `flavor` (None: no server takes part)."""
     facts = environment.capture()
     decisive = {key: facts[key] for key in ("host", "cpu", "cpus_usable", "memory_gib", "kernel", "headrace")}
     decisive["sysbench"] = find_tool("sysbench").version
@@ -93,7 +91,7 @@ def collect_identity(flavor: str | None = "mariadb") -> dict[str, object]:
 
 
 def describe_host(facts: dict[str, object]) -> str:
-    """Returns the machine in a line."""
+    """Returns a line that describes the machine of `collect_machine_facts`."""
     parts = [
         f"{facts['cpus_usable']} processors ({facts['cpu'] or platform.machine()})",
         f"{facts['memory_gib']:g} GiB",
@@ -104,11 +102,9 @@ def describe_host(facts: dict[str, object]) -> str:
 
 
 def choose_instance(day: str) -> tuple[str, int]:
-    """Returns the EC2 instance a simulation of this machine runs on, and its vCPUs.
-
-    The smallest of the day's instances with at least as many vCPUs as may be used here is taken,
-    and among equals the instance with the highest EBS limits, which then bind nothing.
-    """
+    """Returns the EC2 instance that stands for this machine in a simulation, and its vCPUs: the
+    smallest of the day with at least the vCPUs that may be used here, and among equals the one with
+    the highest EBS limits, so that these do not bind."""
     with translate_core_errors():
         instances = [instance for instance in core.instances(day) if instance["vcpus"] >= count_cores()]
     least = min(instance["vcpus"] for instance in instances)

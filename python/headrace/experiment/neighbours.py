@@ -33,9 +33,9 @@ OTHERS_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Neighbours:
-    """`others`: processors that other programs used, on average. `pressure`: share of the time in
-    which some task waited for a processor (None where the kernel does not count it). `load1`: the
-    load average before."""
+    """Load of other programs during a measurement. `others`: processors that they used, on average;
+    `pressure`: share of the time in which some task waited for a processor (None: the kernel does
+    not count it); `load1`: load average over a minute before the measurement."""
 
     others: float
     pressure: float | None
@@ -43,25 +43,27 @@ class Neighbours:
 
     @property
     def disturb(self) -> bool:
-        """True if other programs had too much of the processors."""
+        """Returns whether other programs used more than OTHERS_SHARE of the processors."""
         return self.others > OTHERS_SHARE * count_cores()
 
 
 def keep(neighbours: Neighbours, folder: Path) -> None:
-    """Writes what others did into the folder of a run."""
+    """Writes the load of other programs into FILE in the folder of a run."""
     write_whole(folder / FILE, msgspec.json.encode(neighbours))
 
 
 def read(folder: Path) -> Neighbours | None:
-    """Returns what others did during a run; None where nobody looked."""
+    """Returns the load of other programs during the run of a folder; None if it was not
+    measured."""
     path = folder / FILE
     return msgspec.json.decode(path.read_bytes(), type=Neighbours) if path.exists() else None
 
 
 @dataclass(frozen=True)
-class _Look:
-    """Seconds of work since the machine started: of all processors, and of each process: its
-    parent, its own work, and that of its children that have ended."""
+class _Snapshot:
+    """Processor time at a moment, in seconds since the machine started: `work_s` of all processors,
+    `waited_s` with tasks that waited for one, and of each process its parent, its own work, and
+    that of its ended children."""
 
     at_s: float
     work_s: float
@@ -69,16 +71,16 @@ class _Look:
     processes: dict[int, tuple[int, float, float]]
 
     def sum_others(self) -> float:
-        """Sums the work of all other processes. It stays the same when one of them ends: its parent
-        has it from then on."""
+        """Returns the work of all other processes, s. When one of them ends, its parent has its
+        work from then on."""
         return sum(
             own_s + ended_s for process, (_, own_s, ended_s) in self.processes.items() if not _is_own(self, process)
         )
 
 
-def _look() -> _Look:
-    """Reads the seconds of work of all processors and of every process so far; those of this
-    process include its children that have ended."""
+def _take_snapshot() -> _Snapshot:
+    """Reads the processor time of the machine and of every process; that of this process includes
+    its ended children."""
     processes: dict[int, tuple[int, float, float]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -93,27 +95,28 @@ def _look() -> _Look:
         processes[int(entry.name)] = (int(fields[PARENT]), own_s, ended_s)
     counters = host.read_host()
     waited_s = host.read_pressure().get("cpu_some_s")
-    return _Look(time.monotonic(), sum(counters[name] for name in WORK), waited_s, processes)
+    return _Snapshot(time.monotonic(), sum(counters[name] for name in WORK), waited_s, processes)
 
 
-def _is_own(look: _Look, process: int) -> bool:
+def _is_own(snapshot: _Snapshot, process: int) -> bool:
     """Returns whether a process is this one, its descendant (lab, server) or a kernel thread."""
-    while process in look.processes:
+    while process in snapshot.processes:
         if process in (os.getpid(), KERNEL):
             return True
-        process = look.processes[process][0]
+        process = snapshot.processes[process][0]
     return False
 
 
 @contextmanager
 def watch() -> Iterator[list[Neighbours]]:
-    """Yields a list that is empty until the end, and then holds what others did meanwhile."""
+    """Yields a list that is empty until the end of the block, when the load of other programs
+    during it is appended."""
     result: list[Neighbours] = []
-    load1, before = os.getloadavg()[0], _look()
+    load1, before = os.getloadavg()[0], _take_snapshot()
     try:
         yield result
     finally:
-        after = _look()
+        after = _take_snapshot()
         spent_s = after.at_s - before.at_s
         own_s = sum(
             total_s - before.processes.get(process, (0, 0.0, 0.0))[1]

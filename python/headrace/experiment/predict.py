@@ -1,4 +1,5 @@
-"""Predictions of a proof: from the run calibrated on, and stored before anything else is run."""
+"""Predictions of a proof, from the run that was calibrated on; they are stored before the other
+runs."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from headrace.base.units import GIB
 from headrace.bench import RunRecord
 from headrace.bench.running.summary import LEAST_IDLE_SHARE, compute_idle_share
 from headrace.bench.store.store import write_now
-from headrace.calibration.response import FULL, writes_while_filling
+from headrace.calibration.response import FULL_CACHE_SHARE, writes_while_filling
 from headrace.experiment import neighbours, small_pools
 from headrace.experiment.proof import MeasuredResult, PredictedResult, StoredPredictions
 from headrace.experiment.request import Configuration, refuse
@@ -41,8 +42,8 @@ COUNTED = ("reads", "read_bytes", "writes", "write_bytes")
 
 
 def write_lab_counts(record: RunRecord) -> Path:
-    """Returns a description of the run, written next to RUN.toml, whose disk figures are those of
-    the lab.
+    """Writes DESCRIPTION next to the run's RUN.toml, with the lab's own counts as disk figures, and
+    returns its path.
 
     `/proc/diskstats` counts a flush among the writes where it is empty, and not where a journal of
     the filesystem rides on it. Compared with the lab's own count it was 1 % off under InnoDB and 80
@@ -54,14 +55,14 @@ def write_lab_counts(record: RunRecord) -> Path:
     frames = [_read_counters(path) for path in sorted(record.folder.glob("lab-*.parquet"))]
     if not frames:
         raise refuse.run(record.id, "has no figures of the lab's volumes", "Was the lab ended during the run?")
-    # Volumes are asked one after the other: what one of them has a second more of is left out.
+    # Volumes were read one after the other: seconds that not all of them have are left out.
     first, last = max(frame["time"][0] for frame in frames), min(frame["time"][-1] for frame in frames)
     common = [frame.filter(pl.col("time").is_between(first, last)) for frame in frames]
     write_whole(record.folder / COUNTERS, pl.concat(common).sort("time", "device").write_csv().encode())
     document = tomllib.loads(record.run_toml.read_text())
     document["files"] = {key: name for key, name in document["files"].items() if key != "device"} | {"disk": COUNTERS}
     if document["engine"] == "innodb":
-        # Files before it was kept have none.
+        # Older files have no io_cpu_us.
         document["settings"] = {"io_cpu_us": LAB_IO_CPU_US} | document.get("settings", {})
     path = record.folder / DESCRIPTION
     write_whole(path, to_toml(document).encode())
@@ -69,7 +70,8 @@ def write_lab_counts(record: RunRecord) -> Path:
 
 
 def _read_counters(path: Path) -> pl.DataFrame:
-    """Returns a volume's sums since its first second; a row is stamped with its second's end."""
+    """Returns the running sums of a volume's counts, a row a second, stamped with the second's
+    end."""
     return pl.read_parquet(path).select(
         (pl.col("t_s") + 1.0).cast(pl.Float64).alias("time"),
         pl.lit(path.stem.removeprefix("lab-")).alias("device"),
@@ -89,18 +91,17 @@ def predict_result(
     draws: int = DRAWS,
     processors: int | None = None,
 ) -> PredictedResult:
-    """Predicts the configuration from an empty cache, I/O by I/O as the lab's volumes decide too.
+    """Predicts a run of the configuration from an empty cache, simulated I/O by I/O.
 
-    `processors`: of the machine it will be run on, None: as in the runs. The mean response time of
-    a second follows from clients and tps (Little's law in a closed loop), its 95th percentile as
-    the calibration has it (`calibration.response`); of the seconds the median, as of those
-    measured. `changed`: see `with_cache`. For MariaDB with a small pool the notes of
-    `small_pools` are added. Raises InputError.
+    `processors`: those of the machine it will run on, None: as in the calibrated run. The 95th
+    percentile of response times is the median over the seconds, as in measured runs. `changed`: see
+    `with_cache`; with it, purge and pauses of a small MariaDB pool are adjusted (`small_pools`).
+    Raises InputError.
     """
 
-    def run_with(behind: TransactionWorkload, draws: int) -> tuple[Prediction, pl.DataFrame, float]:
+    def run_with(adjusted: TransactionWorkload, draws: int) -> tuple[Prediction, pl.DataFrame, float]:
         run = predict(
-            behind,
+            adjusted,
             configuration.storage,
             log_storage=configuration.log_storage,
             vcpus=processors,
@@ -117,17 +118,17 @@ def predict_result(
         part = run.rows.filter(run.rows["t_s"] >= warmup_s)
         return run, part, statistics.fmean(part["tps"]) if part.height else 0.0
 
-    behind = with_cache(workload, configuration.cache_gib, changed)
+    adjusted = with_cache(workload, configuration.cache_gib, changed)
     if changed is not None:
-        tps = run_with(behind, 0)[2]
-        behind = small_pools.adjust_purge(behind, workload, configuration.cache_gib, tps, changed)
-    run, part, running_tps = run_with(behind, draws)
+        tps = run_with(adjusted, 0)[2]
+        adjusted = small_pools.adjust_purge(adjusted, workload, configuration.cache_gib, tps, changed)
+    run, part, running_tps = run_with(adjusted, draws)
     pauses = small_pools.estimate_pauses(workload, configuration.cache_gib, running_tps, seconds)
     tps = running_tps * (1.0 - pauses["lost_share"])
     spread = run.summary["relative_spread"]
-    chance = core.noise_of_mean(behind.database["noise"], running_tps, seconds)
+    chance = core.noise_of_mean(adjusted.database["noise"], running_tps, seconds)
     low, high = (None, None) if spread is None else compute_interval(tps, math.hypot(spread, pauses["spread"], chance))
-    p95_ms = predict_p95_ms(behind.database, configuration, part.filter(pl.col("tps") > 0.0))
+    p95_ms = predict_p95_ms(adjusted.database, configuration, part.filter(pl.col("tps") > 0.0))
     return PredictedResult(
         tps=tps,
         tps_low=low,
@@ -141,7 +142,8 @@ def predict_result(
 
 
 def predict_p95_ms(database: dict, configuration: Configuration, rows: pl.DataFrame) -> list[float]:
-    """Predicts the 95th percentile of response times, ms, of seconds with transactions."""
+    """Returns the 95th percentile of response times, ms, for each of `rows`, seconds with
+    transactions of a prediction; the mean follows from clients and tps (Little's law)."""
     ios_of_page, _ = core.page_write_cost(database["cached_bytes"], database["writes"]["doublewrite"])
     # Log writes, about one a transaction at most, are taken for pages.
     written = ((pl.col("iops") / pl.col("tps") - pl.col("reads_per_tx")) / ios_of_page).clip(lower_bound=0.0)
@@ -149,7 +151,7 @@ def predict_p95_ms(database: dict, configuration: Configuration, rows: pl.DataFr
         database,
         (1e3 * configuration.threads / rows["tps"]).to_list(),
         rows["reads_per_tx"].to_list(),
-        ((rows["cached_share"] >= FULL) | writes_while_filling(database)).to_list(),
+        ((rows["cached_share"] >= FULL_CACHE_SHARE) | writes_while_filling(database)).to_list(),
         1e3 * ios_of_page / sum_iops(configuration.storage),
         rows.select(configuration.threads * written).to_series().to_list(),
     )
@@ -158,18 +160,16 @@ def predict_p95_ms(database: dict, configuration: Configuration, rows: pl.DataFr
 def with_cache(
     workload: TransactionWorkload, cache_gib: float, changed: Sequence[float] | None = None
 ) -> TransactionWorkload:
-    """Returns the workload with another cache.
-
-    `changed`: per class of pages the share of touches that change one, by which the pages that
-    leave the other cache are cleaner or dirtier; None: as in the calibration's. Raises InputError.
-    """
+    """Returns the workload with another cache. `changed` has the share of touches that change a
+    page by page class, which decides how many evicted pages are dirty; None: as in the calibration.
+    Raises InputError."""
     with translate_core_errors():
         database = core.cache_after(workload.database, workload.cache_gib * GIB, cache_gib * GIB, changed)
     return replace(workload, database=database)
 
 
 def make_measured_result(record: RunRecord) -> MeasuredResult:
-    """Returns a run as a proof keeps it."""
+    """Returns the result of a run for a proof."""
     summary = record.summary
     reads, writes = (summary.get(f"{what}_per_transaction") for what in ("reads", "writes"))
     return MeasuredResult(
@@ -186,8 +186,8 @@ def make_measured_result(record: RunRecord) -> MeasuredResult:
 
 
 def _is_processor_bound(record: RunRecord) -> bool:
-    """Returns whether less was idle than a run needs that measures its storage
-    (bench.running.summary), or other programs had too much of the processors."""
+    """Returns whether the processors limited a run: less than LEAST_IDLE_SHARE was idle, or other
+    programs used too much (`neighbours`)."""
     beside = neighbours.read(record.folder)
     if beside is not None and beside.disturb:
         return True
@@ -202,15 +202,13 @@ def store(
     calibration_run: str,
     predictions: Mapping[str, tuple[Configuration, PredictedResult]],
 ) -> StoredPredictions:
-    """Writes the predictions and flushes them to disk.
-
-    `predictions`: configuration and prediction by name. Raises CouldNotRun.
-    """
-    now = write_now()
+    """Writes the predictions, configuration and prediction by name, into PREDICTIONS_FILE in
+    `folder`, flushed to disk, with the id of the calibration's run. Raises CouldNotRun."""
+    stored_at = write_now()
     keys = ("tps", "tps_low", "tps_high", "p95_ms", "binds")
     document = {
         "schema": "headrace-predictions/1",
-        "made_at": now,
+        "made_at": stored_at,
         "workload_sha256": hashlib.sha256(workload_file.read_bytes()).hexdigest(),
         "calibrated_on_run": calibration_run,
         "predictions": {
@@ -221,4 +219,4 @@ def store(
     content = (json.dumps(document, indent=2) + "\n").encode()
     path = folder / PREDICTIONS_FILE
     write_whole(path, content)
-    return StoredPredictions(str(path), hashlib.sha256(content).hexdigest(), now)
+    return StoredPredictions(str(path), hashlib.sha256(content).hexdigest(), stored_at)

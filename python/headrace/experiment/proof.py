@@ -1,4 +1,4 @@
-"""The result of a proof as plain values, its verdict, and where proofs are kept.
+"""The result of a proof as plain values, its verdict, and the folder it is written to.
 
 A proof is a folder with proof.json, predictions.json, workload.toml and the run store of what was
 measured.
@@ -31,13 +31,13 @@ SCHEMA, PROOF_FILE = "headrace-proof/1", "proof.json"
 # seen were this near (docs/semantics.md, Proving at a smaller scale).
 TPS_PERCENT = {"innodb": 10.0, "myrocks": 12.0}
 P95_PERCENT = 20.0  # percent
-# Two configurations nearer than this are not ranked: an error of a few percent each decides.
+# Two configurations whose predictions are nearer than this are not ranked: their errors decide.
 ALIKE_PERCENT = 8.0
 
 
 @dataclass(frozen=True)
 class PredictedResult:
-    """Means after the warm-up.
+    """Predicted means after the warm-up.
 
     `tps_low`, `tps_high`: 80 % interval of the mean. `binds`: the cap of most seconds. `series`:
     tps of each second, the warm-up included.
@@ -75,11 +75,9 @@ class MeasuredResult:
 
 @dataclass(frozen=True)
 class Step(Document, computed=("tps_error_percent", "p95_error_percent")):
-    """A configuration of the proof. `role`: calibration, winner, runner-up, current, or given.
-
-    `full`: before scaling. `predicted`: None of the one calibrated on; `measured`: None until it
-    ran.
-    """
+    """A configuration of the proof. `role`: calibration, winner, runner-up, current, or given;
+    `full`: the configuration before scaling. `predicted` is None for the calibration, `measured`
+    until it has run."""
 
     role: str
     full: Configuration
@@ -89,14 +87,15 @@ class Step(Document, computed=("tps_error_percent", "p95_error_percent")):
 
     @property
     def tps_error_percent(self) -> float | None:
-        """Predicted over measured, less one; None where one is missing."""
+        """Returns predicted over measured tps, less one, percent; None if one is missing."""
         if self.predicted is None or self.measured is None or not self.measured.tps > 0:
             return None
         return 100.0 * (self.predicted.tps / self.measured.tps - 1.0)
 
     @property
     def inside_interval(self) -> bool | None:
-        """True if the measured tps lie in the predicted 80 % interval; None if one is missing."""
+        """Returns whether the measured tps lie in the predicted 80 % interval; None if either is
+        missing."""
         low, high = (None, None) if self.predicted is None else (self.predicted.tps_low, self.predicted.tps_high)
         if low is None or high is None or self.measured is None:
             return None
@@ -104,15 +103,15 @@ class Step(Document, computed=("tps_error_percent", "p95_error_percent")):
 
     @property
     def p95_error_percent(self) -> float | None:
-        """Predicted 95th percentile of response times over the measured one, less one, percent;
+        """Returns predicted over measured 95th percentile of response times, less one, percent;
         None if one is missing."""
         if self.predicted is None or self.measured is None or not self.measured.p95_ms:
             return None
         return 100.0 * (self.predicted.p95_ms / self.measured.p95_ms - 1.0)
 
     def judge_result(self, engine: str) -> str:
-        """Returns "holds", "off", "machine" (off, and this machine's processors were all in use or
-        in use by others), or "" if nothing can be said."""
+        """Returns "holds", "off", "machine" (off, and the processors of this machine limited the
+        run), or "" if it was not predicted or not measured completely."""
         error, p95 = self.tps_error_percent, self.p95_error_percent
         if error is None or self.measured is None or self.measured.state != "complete":
             return ""
@@ -160,8 +159,8 @@ class Proof(Document, schema=SCHEMA, computed=("holds", "verdict", "median_error
     notes: tuple[str, ...] = ()
 
     def judge(self, step: Step) -> str:
-        """Returns the verdict of a step: machine where it is off and the run calibrated on was not
-        the storage's either."""
+        """Returns the verdict of a step as `judge_result`, but "machine" for "off" if the
+        processors limited the run that was calibrated on."""
         verdict = step.judge_result(self.engine)
         disturbed = any(
             other.predicted is None and other.measured is not None and other.measured.processors_bound
@@ -171,18 +170,19 @@ class Proof(Document, schema=SCHEMA, computed=("holds", "verdict", "median_error
 
     @property
     def proved(self) -> tuple[Step, ...]:
-        """Configurations that were predicted and measured."""
+        """Returns the steps that were predicted and measured."""
         return tuple(step for step in self.steps if step.tps_error_percent is not None)
 
     @property
     def median_error_percent(self) -> float | None:
-        """The median of the absolute errors of tps."""
+        """Returns the median of the absolute errors of tps, percent; None without any."""
         errors = [abs(step.tps_error_percent or 0.0) for step in self.proved]
         return statistics.median(errors) if errors else None
 
     @property
     def order_holds(self) -> bool | None:
-        """True if the measured tps have the predicted order; None if no predictions differ."""
+        """Returns whether the measured tps have the predicted order; None if no predictions
+        differ."""
         tps = [(step.predicted.tps, step.measured.tps) for step in self.steps if step.predicted and step.measured]
         apart = [
             (first, second)
@@ -193,7 +193,8 @@ class Proof(Document, schema=SCHEMA, computed=("holds", "verdict", "median_error
 
     @property
     def holds(self) -> bool | None:
-        """True if all came as predicted; None if unmeasured, or if this machine was the limit."""
+        """Returns whether all predictions hold, in the predicted order; None if one was not
+        measured or this machine was the limit."""
         verdicts = [self.judge(step) for step in self.steps if step.predicted is not None]
         if "off" in verdicts:
             return False
@@ -203,7 +204,7 @@ class Proof(Document, schema=SCHEMA, computed=("holds", "verdict", "median_error
 
     @property
     def verdict(self) -> str:
-        """The outcome in a sentence or two."""
+        """Returns the outcome of the proof in sentences."""
         if not self.proved:
             return "Nothing was measured that had been predicted."
         verdicts = [self.judge(step) for step in self.steps if step.predicted is not None]
@@ -214,38 +215,37 @@ class Proof(Document, schema=SCHEMA, computed=("holds", "verdict", "median_error
         }[self.holds]
         limits = f"{TPS_PERCENT[self.engine]:g} % of its tps and {P95_PERCENT:g} % of its p95"
         error = f"median error of tps {self.median_error_percent:.1f} %"
-        words = [f"{head}: {verdicts.count('holds')} of {len(verdicts)} configurations within {limits}; {error}."]
+        sentences = [f"{head}: {verdicts.count('holds')} of {len(verdicts)} configurations within {limits}; {error}."]
         outside = sum(step.inside_interval is False for step in self.proved)
         if outside:
-            words.append(f"{outside} of {len(self.proved)} measured outside the 80 % interval that was predicted.")
+            sentences.append(f"{outside} of {len(self.proved)} measured outside the 80 % interval that was predicted.")
         if "machine" in verdicts:
-            words.append(
+            sentences.append(
                 f"In {verdicts.count('machine')} this machine's processors were all in use, or other programs used "
                 f"more than {format_percent(OTHERS_SHARE)} of them: it, not the storage, was the limit. Prove at a smaller "
                 "scale, or when others rest."
             )
         if "" in verdicts:
-            words.append(f"{verdicts.count('')} not measured whole.")
+            sentences.append(f"{verdicts.count('')} not measured whole.")
         if self.order_holds is not None:
-            words.append(f"They {'stand' if self.order_holds else 'do NOT stand'} in the predicted order.")
-        return " ".join(words)
+            sentences.append(f"They {'stand' if self.order_holds else 'do NOT stand'} in the predicted order.")
+        return " ".join(sentences)
 
     def list_entries(self) -> dict[str, object]:
-        """Returns what proof.json has, each step with its verdict."""
+        """Returns the contents of proof.json, each step with its verdict."""
         steps = [step.to_dict() | {"verdict": self.judge(step)} for step in self.steps]
         return super().list_entries() | {"steps": steps}
 
 
 def get_default_folder() -> Path:
-    """Returns $HEADRACE_PROOFS, else headrace/proofs in the user's data folder; made when missing.
-
-    Raises CouldNotRun.
-    """
+    """Returns $HEADRACE_PROOFS, else headrace/proofs in the user's data folder, and makes it if it
+    is missing. Raises CouldNotRun."""
     return _make_folder(settings.get_folder("HEADRACE_PROOFS"))
 
 
 def begin(folder: str | os.PathLike | None) -> Path:
-    """Returns the folder of a new proof. Raises CouldNotRun."""
+    """Makes the folder of a new proof in `folder` (None: the default) and returns it. Raises
+    CouldNotRun."""
     base = get_default_folder() if folder is None else _make_folder(Path(folder).absolute())
     return _make_folder(base / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
 

@@ -1,8 +1,6 @@
-"""A proof from its request to its result.
-
-The data are loaded, one configuration is run and calibrated on, the others are predicted and the
-predictions stored, then the others are run and compared. After each step what is known is on disk.
-"""
+"""Proves a request: loads the data, runs and calibrates on one configuration, predicts the others
+and stores the predictions, then runs the others and compares. The state of the proof is written to
+disk after each step."""
 
 from __future__ import annotations
 
@@ -63,7 +61,7 @@ SETTINGS = {
 
 
 class InterruptedProof(KeyboardInterrupt):
-    """Ctrl-C: `proof` is what was measured until then, and it is kept."""
+    """Ctrl-C during a proof: `proof` has what was measured until then, and is written to disk."""
 
     def __init__(self, proof: Proof) -> None:
         super().__init__(proof.folder)
@@ -71,7 +69,8 @@ class InterruptedProof(KeyboardInterrupt):
 
 
 class BrokenProof(CouldNotRun):
-    """A server or tool ended early: `proof` is what was measured until then, and it is kept."""
+    """The early end of a server or tool: `proof` has what was measured until then, and is written
+    to disk."""
 
     def __init__(self, proof: Proof, value: str, rule: str, source: str = "", hint: str = "") -> None:
         super().__init__(value, rule, source, hint)
@@ -118,13 +117,12 @@ def prove(
     progress: Progress = stay_silent,
     gate: Callable[[], AbstractContextManager] = nullcontext,
 ) -> Proof:
-    """Proves a request within about `minutes`.
+    """Proves a request within about `minutes`, at a `scale` (None: the largest this machine holds),
+    in a new folder below `folder` (None: the default).
 
-    `scale` None: the largest this machine holds. `seed`: of the data and of the load. `folder`:
-    where proofs are kept, None: the default. `progress` gets the share done and what is done;
-    `gate` is entered around each run. Raises InputError, CouldNotRun for what this machine lacks,
-    and with what was measured until then in `.proof`: InterruptedProof (a KeyboardInterrupt) and
-    BrokenProof.
+    `seed`: that of the data and the load. `gate` is entered around each run. Raises InputError,
+    CouldNotRun for what this machine lacks, and with what was measured until then in `.proof`:
+    InterruptedProof (a KeyboardInterrupt) and BrokenProof.
     """
     machine.require("a proof", refuse.source, machine.list_missing(flavor, (request.engine,)))
     planned = plan_proof(request, minutes, scale)
@@ -175,18 +173,18 @@ class PlannedProof:
 
 
 def plan_proof(request: Request, minutes: float, given_scale: float | None) -> PlannedProof:
-    """Chooses scale, load, configurations and their times, in `minutes` together. `given_scale`:
-    the factor on data and rates alike, at most 1; None: the largest that this machine holds. Raises
-    InputError."""
+    """Returns the plan of a proof in `minutes`: scale, load, configurations and their times.
+    `given_scale` is the factor on data and rates, at most 1; None: the largest that this machine
+    holds. Raises InputError."""
     calibrated, others = choose_calibration(request)
-    times = scaling.divide_time(minutes, len(others))
+    timing = scaling.divide_time(minutes, len(others))
     if given_scale is None:
-        factors = _choose_scale(request, [calibrated, *(configuration for _, configuration in others)], times)
+        factors = _choose_scale(request, [calibrated, *(configuration for _, configuration in others)], timing)
     else:
         factors = scaling.Scale(given_scale, given_scale)
     data_gib = request.size_gib * factors.data
-    if data_gib > times.data_gib and given_scale is not None:
-        rule = f"is {data_gib:.2f} GiB of data, and in {minutes:g} minutes {times.data_gib:.2f} can be loaded"
+    if data_gib > timing.data_gib and given_scale is not None:
+        rule = f"is {data_gib:.2f} GiB of data, and in {minutes:g} minutes {timing.data_gib:.2f} can be loaded"
         raise refuse.input(f"--scale {given_scale:g}", rule, "Give it more --minutes, or a smaller scale.")
     notes: list[str] = []
     steps = []
@@ -196,21 +194,21 @@ def plan_proof(request: Request, minutes: float, given_scale: float | None) -> P
         steps.append(Step(role, configuration, small))
     first = steps[1].configuration
     target_miss = request.miss[others[0][1].name]
-    stand = standin.make_stand_in(request.engine, data_gib, first.cache_gib, first.threads, target_miss)
-    return PlannedProof(stand, factors, times, tuple(steps), tuple(notes))
+    stand_in = standin.make_stand_in(request.engine, data_gib, first.cache_gib, first.threads, target_miss)
+    return PlannedProof(stand_in, factors, timing, tuple(steps), tuple(notes))
 
 
 def choose_calibration(request: Request) -> tuple[Configuration, list[tuple[str, Configuration]]]:
     """Returns the configuration to calibrate on (today's storage if the request has it, else an io1
-    between the others) and the other configurations."""
+    with IOPS between those of the others), and the other configurations with their roles."""
     current = next((configuration for role, configuration in request.configurations if role == CURRENT), None)
     others = [(role, configuration) for role, configuration in request.configurations if role != CURRENT]
     if current is not None:
         return replace(current, name=f"{CALIBRATION} ({CURRENT})"), others
-    between = 1.0
+    mean_iops = 1.0
     for _, configuration in others:
-        between *= max(scaling.sum_iops(configuration.storage), 1.0) ** (1.0 / len(others))
-    iops = max(scaling.LEAST_IOPS, min(MOST_CALIBRATION_IOPS, int(CALIBRATION_IOPS_SHARE * between)))
+        mean_iops *= max(scaling.sum_iops(configuration.storage), 1.0) ** (1.0 / len(others))
+    iops = max(scaling.LEAST_IOPS, min(MOST_CALIBRATION_IOPS, int(CALIBRATION_IOPS_SHARE * mean_iops)))
     holds_gib = int(request.size_gib * scaling.ROOM + scaling.MORE_GIB) + 1
     size = max(4, round(iops / scaling.IOPS_PER_GIB + 0.5), holds_gib)
     storage = f"io1:{min(size, MOST_CALIBRATION_GIB)}:{iops}"
@@ -219,9 +217,8 @@ def choose_calibration(request: Request) -> tuple[Configuration, list[tuple[str,
 
 
 def _choose_scale(request: Request, configurations: list[Configuration], times: scaling.Timing) -> scaling.Scale:
-    """Chooses the largest factors on data and rates that the free disk and the processors of this
-    machine, and the time, allow for the stand-in's load. `configurations`: that to calibrate on,
-    then those to predict."""
+    """Returns the largest factors on data and rates that the free disk and the processors of this
+    machine and the times allow. `configurations`: the one to calibrate on, then the others."""
     free_gib = shutil.disk_usage(proof.get_default_folder()).free / GIB
     data_gib = min(times.data_gib, DISK_SHARE * free_gib, MOST_DATA_GIB)
     holds = scaling.Holds(data_gib, machine.count_cores())
@@ -236,7 +233,8 @@ def _choose_scale(request: Request, configurations: list[Configuration], times: 
 
 @dataclass
 class _ProofRun:
-    """A proof that runs, with its result so far."""
+    """A running proof: its `proof` is replaced and written to disk after each step; `running` is
+    the index of the step that is measured."""
 
     request: Request
     planned: PlannedProof
@@ -272,7 +270,7 @@ class _ProofRun:
             self._predict(self._calibrate(record), record.id)
             for index in range(1, len(self.proof.steps)):
                 self._measure(lab, data, index, planned.timing.each_s)
-        self._note(state="complete", ended_at=write_now())
+        self._replace_proof(state="complete", ended_at=write_now())
 
     def _calibrate(self, record: bench.RunRecord) -> TransactionWorkload:
         """Calibrates a workload on the run of the first configuration, and writes it into the
@@ -304,7 +302,7 @@ class _ProofRun:
             predictions[step.configuration.name] = (step.configuration, prediction)
             steps[index] = replace(step, predicted=prediction)
         stored = predict.store(self.place, self.place / WORKLOAD_FILE, calibration_run, predictions)
-        self._note(steps=tuple(steps), predictions=stored)
+        self._replace_proof(steps=tuple(steps), predictions=stored)
 
     def _measure(self, lab: ExperimentLab, data: DataSet, index: int, seconds: int) -> bench.RunRecord:
         """Runs the configuration number `index` for `seconds` after the warm-up, writes its result
@@ -314,14 +312,14 @@ class _ProofRun:
         cell = make_cell(
             configuration, data, seconds=seconds, warmup_s=self.planned.timing.warmup_s, seed=self.proof.seed
         )
-        of = f"{configuration.name} ({configuration.place}): "
-        with self.parts.begin_part(seconds, of + "starting") as inside:
+        prefix = f"{configuration.name} ({configuration.place}): "
+        with self.parts.begin_part(seconds, prefix + "starting") as inside:
             record = measure(
                 lab,
                 cell,
                 bench.Store(self.place / "runs"),
                 configuration.name,
-                progress=lambda share, what: inside(share, of + what),
+                progress=lambda share, what: inside(share, prefix + what),
                 gate=self.gate,
             )
         self._record_measured(index, record)
@@ -331,15 +329,16 @@ class _ProofRun:
     def _record_measured(self, index: int, record: bench.RunRecord) -> None:
         steps = list(self.proof.steps)
         steps[index] = replace(steps[index], measured=predict.make_measured_result(record))
-        self._note(steps=tuple(steps))
+        self._replace_proof(steps=tuple(steps))
 
     def keep(self, record: bench.RunRecord | None, state: str, why: str = "") -> None:
-        """Keeps what an interrupted or broken step left."""
+        """Writes the proof with its end state, the run of an interrupted or broken step (`record`),
+        and a note on the reason."""
         if record is not None and self.running is not None:
             self._record_measured(self.running, record)
         ended = [f"Ended early: {why}."] if why else []
-        self._note(state=state, ended_at=write_now(), notes=(*self.proof.notes, *ended))
+        self._replace_proof(state=state, ended_at=write_now(), notes=(*self.proof.notes, *ended))
 
-    def _note(self, **changes: object) -> None:
+    def _replace_proof(self, **changes: object) -> None:
         self.proof = replace(self.proof, **changes)
         proof.write(self.proof)

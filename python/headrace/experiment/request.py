@@ -1,4 +1,4 @@
-"""The request of a proof: configurations from a plan, or from a workload and storages."""
+"""The request of a proof: its configurations, from a plan, or from a workload and storages."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ ASSUMED = (
 
 @dataclass(frozen=True)
 class Configuration:
-    """The subject of a proof: a storage with a cache and clients, as it is run on the lab.
+    """A configuration of a proof: a storage with a cache and clients.
 
-    `name`: its name in tables. `storage`, `log_storage`: notation. `cache_gib`: buffer
+    `name`: its name in tables. `storage`, `log_storage`: in storage notation. `cache_gib`: buffer
     pool or block cache. `threads`: clients of the closed load. `balance_percent`: credits at the
-    start; None: as AWS starts them. Raises InputError for what cannot be.
+    start; None: as AWS starts them. Raises InputError for impossible values.
     """
 
     name: str
@@ -60,16 +60,15 @@ class Configuration:
 
     @property
     def place(self) -> str:
-        """Storage in words."""
+        """Returns the storage, with that of the log, in words."""
         return self.storage if self.log_storage is None else f"{self.storage}, log on {self.log_storage}"
 
 
 @dataclass(frozen=True)
 class Request:
-    """`configurations`: role and configuration, those of the plan first.
-
-    `miss`: share of page touches that miss the cache, by the name of a configuration.
-    """
+    """The request of a proof. `configurations` are pairs of role and configuration, those of the
+    plan first; `miss` has the share of page touches that miss the cache, by a configuration's
+    name."""
 
     source: str
     engine: str
@@ -80,10 +79,8 @@ class Request:
     notes: tuple[str, ...] = ()
 
     def with_current(self, storage: str) -> Request:
-        """Returns the request with today's storage, which is then calibrated on. Raises InputError.
-
-        Cache and clients are those of the first configuration.
-        """
+        """Returns the request with today's storage, on which the proof then calibrates, with cache
+        and clients of the first configuration. Raises InputError."""
         first = self.configurations[0][1]
         placement = read_placement(storage)
         log = placement.log and str(placement.log)
@@ -94,8 +91,8 @@ class Request:
 
 
 def from_plan(plan: Plan, text: str, workload: TransactionWorkload | None = None) -> Request:
-    """Returns winner, runner-up and today's of a plan (what comes closest where nothing wins).
-    `text`: name of its file, for errors. Raises InputError."""
+    """Returns a request with the winner (without one the closest choice), the runner-up and today's
+    storage of a plan. `text` is the name of its file, for errors. Raises InputError."""
     engine, size, growth = plan.engine, plan.load.size_gib, plan.load.data_growth
     if plan.subject != "database":
         hint = "Plan a database: a workload that `headrace calibrate` wrote, or sysbench-tpcc:..."
@@ -132,7 +129,7 @@ def from_plan(plan: Plan, text: str, workload: TransactionWorkload | None = None
 
 
 def read_placement(text: str) -> Placement:
-    """Reads `DATA` or `DATA,log=LOG`, for this machine alone: no instance. Raises InputError."""
+    """Reads a placement `DATA` or `DATA,log=LOG`. Raises InputError, for an instance too."""
     placement = parse_placement(text)
     if placement.instance is not None:
         rule = "names an instance, and a proof runs on this machine"

@@ -1,8 +1,5 @@
-"""Runs cells one after the other, and keeps every run in the run store.
-
-A cell whose run is in the store already is taken from there when that is asked for. An error or
-Ctrl-C ends the rest; what is finished is in the store.
-"""
+"""Runs cells one after the other, and keeps every run in the run store, from which complete runs
+can be reused. An error or Ctrl-C ends the rest."""
 
 from __future__ import annotations
 
@@ -23,19 +20,19 @@ from headrace.experiment import neighbours
 from headrace.experiment.cell import Cell, OnFiles, OnServer, Parts, Progress
 from headrace.experiment.data import ExperimentLab
 
-# Time that a cell waits for a machine that has something else to do, s. A guess: a passing job is
-# waited for, a lasting one is named in the result.
+# Longest wait for a busy machine before a cell, s. A guess: short jobs end meanwhile, and the
+# result notes a lasting one.
 REST_S = 10.0
 # Share of a cell's progress that building its server takes. A guess: 9 s of 45.
 BUILD_SHARE = 0.2
 
-# Entered around what is measured.
+# A function whose context is entered around a measurement.
 Gate = Callable[[], AbstractContextManager]
 
 
 @dataclass(frozen=True)
 class MeasuredCell:
-    """The run of a cell. `reused`: from an earlier session."""
+    """A cell with its run; `reused` if the run is from an earlier session."""
 
     cell: Cell
     record: RunRecord
@@ -43,21 +40,22 @@ class MeasuredCell:
 
     @property
     def tps(self) -> float:
-        """Mean over the measured seconds."""
+        """Returns the mean tps of the measured seconds."""
         return float(self.record.summary["tps"] or 0.0)
 
     @property
     def error(self) -> float:
-        """Standard error of `tps`, from the scatter of neighbouring seconds."""
+        """Returns the standard error of `tps`, from the scatter of neighbouring seconds."""
         return estimate_standard_error(self.select_measured()["tps"].drop_nulls().to_list())
 
     @property
     def relative(self) -> float:
-        """`error` over `tps`."""
+        """Returns the relative standard error, `error` over `tps`; infinite without
+        transactions."""
         return self.error / self.tps if self.tps else math.inf
 
     def select_measured(self) -> pl.DataFrame:
-        """Returns the seconds of the run that count."""
+        """Returns the rows of the run after its warm-up."""
         return self.record.read_series().filter(pl.col("phase") == "measure")
 
 
@@ -71,18 +69,17 @@ def measure(
     gate: Gate = nullcontext,
     on_second: Callable[[Second], None] | None = None,
 ) -> RunRecord:
-    """Builds the server of a cell from the kept data, runs the benchmark from an empty cache,
-    removes it.
-
-    Raises InputError, CouldNotRun, LabRefused, and BrokenRun and InterruptedRun with what was
-    measured until then.
+    """Starts the server of a cell with a copy of its data, runs the benchmark from an empty cache,
+    removes the server, and returns the run, which is stored as `name` with the load of other
+    programs. Raises InputError, CouldNotRun, LabRefused, and BrokenRun and InterruptedRun with what
+    was measured until then.
     """
     assert isinstance(cell.place, OnServer), cell.words
     with lab.open_server(cell.place, lambda share, what: progress(BUILD_SHARE * share, what)) as target, gate():
         share_left = 1.0 - BUILD_SHARE
-        tell = lambda share, what: progress(BUILD_SHARE + share_left * share, what)  # noqa: E731
+        report_share = lambda share, what: progress(BUILD_SHARE + share_left * share, what)  # noqa: E731
         with neighbours.watch() as beside:
-            record = _run(cell, target, store, name, tell, "cold", on_second)
+            record = _run(cell, target, store, name, report_share, "cold", on_second)
         neighbours.keep(beside[-1], record.folder)
         return record
 
@@ -116,7 +113,8 @@ def _run(
 def find_reusable(
     experiment: str, cells: Sequence[Cell], store: Store, machine: Mapping[str, object]
 ) -> dict[tuple, MeasuredCell]:
-    """Returns the cells with a complete run of this configuration in the store, the newest."""
+    """Returns, by their keys, the cells that have a complete run of their configuration in the
+    store, each with the newest."""
     by_name = {cell.make_run_name(experiment, machine): cell for cell in cells}
     measured_cells = {}
     for record in store.list_runs():
@@ -128,7 +126,7 @@ def find_reusable(
 
 @dataclass(frozen=True)
 class CellRunner:
-    """Runs the cells of one experiment. `machine`: facts that decide a measurement."""
+    """Runs the cells of one experiment; `machine` has the facts of `collect_machine_facts`."""
 
     experiment: str
     lab: ExperimentLab
@@ -138,14 +136,14 @@ class CellRunner:
     say: Say = stay_silent
 
     def run(self, cells: Sequence[Cell], have: Mapping[tuple, MeasuredCell]) -> dict[tuple, MeasuredCell]:
-        """Runs every cell in order but those of `have`. Raises as bench.run and ExperimentLab."""
+        """Runs every cell in order, except those of `have`, and returns all results by key. Raises
+        as bench.run and ExperimentLab."""
         results = dict(have)
         remaining = [cell for cell in cells if cell.key not in have]
         if have:
             self.say(f"{len(have)} of {len(cells)} cells are in the store already")
         try:
-            # Neighbours on one place share its files; every cell on a server has a server of its
-            # own.
+            # Consecutive cells on the same files share them; every cell on a server gets a new one.
             for _, group in groupby(remaining, key=_get_shared_place):
                 with ExitStack() as stack:
                     target = None

@@ -1,4 +1,4 @@
-"""A proof at a scale this machine can hold, and in the time it may take.
+"""Scales a proof to this machine and divides its time.
 
 Two factors (docs/semantics.md, Proving at a smaller scale, says what each keeps and what it
 cannot). `data`: of the data set, the cache and the redo log together, which keeps the share of
@@ -75,13 +75,13 @@ class Scale:
 
     @property
     def whole(self) -> bool:
-        """Nothing is made smaller."""
+        """Returns whether nothing is scaled."""
         return self.data == 1.0 and self.rate == 1.0
 
 
 @dataclass(frozen=True)
 class Holds:
-    """The size of the machine: `data_gib` of a data set that it can hold, `processors`."""
+    """The capacity of this machine: the largest data set, GiB, and the number of processors."""
 
     data_gib: float
     processors: int
@@ -108,19 +108,21 @@ def choose(
     holds: Holds,
     fill_s: float,
 ) -> Scale:
-    """Chooses the largest scale that fits. Raises InputError where nothing fits.
-
-    `size_gib`: the data before scaling. `benchmark`: the load as it would be with the data that
-    fit. `fill_s`: seconds after which an empty cache must be full.
-    """
+    """Returns the largest scale that fits the capacity `holds` of this machine. `size_gib`: the
+    data before scaling; `benchmark`: the load on the data that fit; `fill_s`: seconds within which
+    an empty cache must fill. Raises InputError if nothing fits."""
     data = min(1.0, holds.data_gib / size_gib)
     rate, fewest = 1.0, min(configuration.threads for configuration in configurations)
     for configuration in configurations:
-        tps, ios, cpu_ms = _expect_rates(configuration, benchmark, engine, data)
-        busy = tps * (cpu_ms + ios * LAB_IO_CPU_US / 1e3) / 1e3
-        rate = min(rate, PROCESSOR_SHARE * holds.processors / busy, MOST_IOPS_PER_CPU * holds.processors / (tps * ios))
+        tps, ios_per_tx, cpu_ms = _expect_rates(configuration, benchmark, engine, data)
+        busy_cpus = tps * (cpu_ms + ios_per_tx * LAB_IO_CPU_US / 1e3) / 1e3
+        rate = min(
+            rate,
+            PROCESSOR_SHARE * holds.processors / busy_cpus,
+            MOST_IOPS_PER_CPU * holds.processors / (tps * ios_per_tx),
+        )
     if rate < 1.0:
-        # Whole clients: the nearest below.
+        # Rounded down to whole clients.
         rate = max(1, math.floor(fewest * rate)) / fewest
     for configuration in configurations:
         pages = configuration.cache_gib * GIB / PAGE_BYTES
@@ -141,8 +143,8 @@ def choose(
 def _expect_rates(
     configuration: Configuration, benchmark: SysbenchOltp, engine: str, data: float
 ) -> tuple[float, float, float]:
-    """Returns transactions a second; and of each transaction its I/Os and its processor time, ms,
-    by the standard benchmark. `data`: factor on the cache."""
+    """Returns transactions a second, I/Os a transaction, and processor time a transaction, ms, that
+    the standard benchmark predicts for a configuration with `data` times its cache."""
     workload = sysbench_oltp(
         cache_gib=max(configuration.cache_gib * data, LEAST_CACHE_GIB),
         threads=configuration.threads,
@@ -152,8 +154,10 @@ def _expect_rates(
         distribution=describe_distribution(benchmark),
         engine=engine,
     )
-    log = configuration.log_storage
-    run = predict(workload, configuration.storage, log_storage=log, start="warm", seconds=30, seed=None, draws=0)
+    log_storage = configuration.log_storage
+    run = predict(
+        workload, configuration.storage, log_storage=log_storage, start="warm", seconds=30, seed=None, draws=0
+    )
     tps = max(statistics.fmean(run.rows["tps"]), 1e-6)
     return tps, max(statistics.fmean(run.rows["iops"]) / tps, 1e-6), workload.database["clients"]["cpu_ms"]
 
@@ -164,10 +168,8 @@ def sum_iops(storage: str) -> float:
 
 
 def scale_configuration(configuration: Configuration, size_gib: float, scale: Scale) -> tuple[Configuration, list[str]]:
-    """Returns the configuration at a scale, and what could not be kept, in sentences.
-
-    `size_gib`: of the data before scaling.
-    """
+    """Returns the scaled configuration, and a sentence for each thing that could not be scaled;
+    `size_gib` is the size of the data before scaling."""
     holds_gib = size_gib * scale.data * ROOM + MORE_GIB
     name, notes = configuration.name, []
     storage = _scale_storage(configuration.storage, scale.rate, holds_gib, notes)
@@ -192,11 +194,11 @@ def _bursts(storage: str) -> bool:
 
 
 def _scale_storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
-    """Returns the notation of the same layout at `rate` times the IOPS and MiB/s, for at least
-    `holds_gib` GiB. `notes` gets what could not be kept. Raises InputError for what cannot be
-    scaled."""
+    """Returns the notation of a storage with the same layout, `rate` times the IOPS and MiB/s, and
+    at least `holds_gib` GiB; appends to `notes` if the type changes. Raises InputError if it cannot
+    be scaled."""
     storage = Storage.parse(spec)
-    of = storage.list_limits()[0]
+    limits = storage.list_limits()[0]
     if rate >= 1.0 and storage.usable_gib >= holds_gib:
         return spec
     members, kind = storage.members, storage.volume_type
@@ -207,12 +209,12 @@ def _scale_storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -
     def write_notation(volume: Volume) -> str:
         return str(Storage.of([volume] * len(members), storage.level, storage.chunk_kib if storage.level else None))
 
-    if of["random_charges_full_unit"]:
+    if limits["random_charges_full_unit"]:
         rule = "its limit is in MiB/s and cannot be scaled"
         raise refuse.input(spec, rule, "Prove it with --scale 1, or leave it out.")
-    iops = int(of["iops"] * rate)
+    iops = int(limits["iops"] * rate)
     if kind == "gp3" and iops >= GP3_IOPS:
-        mib_s = max(GP3_MIB_S, int(of["throughput_bytes_s"] / MIB * rate))
+        mib_s = max(GP3_MIB_S, int(limits["throughput_bytes_s"] / MIB * rate))
         return write_notation(Volume("gp3", max(each_gib, math.ceil(iops / GP3_IOPS_PER_GIB)), iops, mib_s))
     if kind == "gp2" and rate >= 1.0:
         return write_notation(Volume("gp2", max(each_gib, members[0].size_gib)))
@@ -228,11 +230,9 @@ def _scale_storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of each part of a proof.
-
-    `loading_s` (an estimate) includes `settle_s`; `calibration_s`; `each_s` of each other
-    configuration, with `warmup_s` that do not count. `data_gib`: what can be loaded meanwhile.
-    """
+    """Seconds of the parts of a proof: `loading_s` (an estimate, with `settle_s`), `calibration_s`,
+    and `each_s` for each other configuration, after `warmup_s`. `data_gib`: the data that can be
+    loaded in the time of loading."""
 
     loading_s: float
     settle_s: int
@@ -243,8 +243,8 @@ class Timing:
 
 
 def divide_time(minutes: float, configurations: int) -> Timing:
-    """Divides the time among loading, calibration and the configurations; `configurations` without
-    the one calibrated on. Raises InputError if that leaves too few seconds for each."""
+    """Returns the times of loading, calibration and each of the other `configurations` that take
+    `minutes` together. Raises InputError if that leaves too few seconds for each."""
     check_number("--minutes", minutes, LEAST_MINUTES, MOST_MINUTES, refusals=refuse)
     loading = LOADING_SHARE * minutes * 60.0
     settle = int(min(MOST_SETTLE_S, SETTLE_SHARE * max(0.0, minutes - SETTLE_BEYOND_MIN) * 60.0))

@@ -1,8 +1,6 @@
-"""Cells simulated before any of them is run: on as many processors as this machine has.
-
-The database is the standard one, with the processor time of a statement and the length of a round
-trip as two runs measured them here.
-"""
+"""Simulates cells before any of them is run, on as many processors as this machine has. The
+database is the standard one, with processor time and round trip of a statement as two runs measured
+them here."""
 
 from __future__ import annotations
 
@@ -26,8 +24,8 @@ from headrace.experiment.data import CACHE_SETTING
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.standin import describe_distribution
 
-# Two runs tell a statement's processor time (many clients) from its round trip (one client), as the
-# published table does from which the standard database has both. The volume is not to bind.
+# Two runs separate a statement's processor time (many clients) from its round trip (one client), on
+# a volume that does not bind. The standard database has both from a published table.
 PROBE_ROWS, PROBE_POOL, PROBE_STORAGE = 20_000, "256M", "io1:1000:20000"
 PROBE_WARM_S, PROBE_S = 2, 5  # guesses
 # Clients for each processor: enough that none of them waits for a client (a guess).
@@ -40,12 +38,9 @@ STATEMENT_COUNTS = tuple(name for name, span in SHAPES.items() if span == STATEM
 
 @dataclass(frozen=True)
 class ProcessorSpeed:
-    """The time of a point select on this machine.
-
-    `cpu_ms` of one processor while all are at work, client and lab included; `trip_ms`: the rest of
-    the round trip.
-    `instance`, `vcpus`: an EC2 instance of this size, whose EBS limits bind nothing. `runs`: by
-    which they were measured.
+    """The time of a point select on this machine: `cpu_ms` of one processor while all are at work,
+    client and lab included; `trip_ms`: the rest of the round trip. `instance`, `vcpus`: an EC2
+    instance of this size, whose EBS limits do not bind. `runs`: the runs that measured the times.
     """
 
     cpu_ms: float
@@ -76,7 +71,7 @@ def _get_point_select() -> core.Clients:
 
 
 def make_probe_cells(seed: int) -> tuple[Cell, ...]:
-    """Returns the cells of a single client, then of many, on tables that fit the pool."""
+    """Returns a cell with a single client, then one with many, on tables that fit the pool."""
     load = SysbenchOltp("oltp_point_select", tables=1, rows=PROBE_ROWS, distribution="uniform")
     settings = {"innodb_buffer_pool_size": PROBE_POOL}
     place = OnServer(DataSet("probe", load, 0.01), PROBE_STORAGE, settings, scan=True)
@@ -87,11 +82,8 @@ def make_probe_cells(seed: int) -> tuple[Cell, ...]:
 
 
 def derive_speed(single_client: MeasuredCell, many_clients: MeasuredCell, day: str) -> ProcessorSpeed:
-    """Derives the speed from the runs of `make_probe_cells`, by Little's law.
-
-    At the highest rate all processors are busy; a single client has a core by itself and its round
-    trips.
-    """
+    """Returns the speed of this machine from the runs of `make_probe_cells`: with many clients all
+    processors are busy; the response time of a single one is processor time and round trip."""
     cpu_ms = 1e3 * machine.count_cores() / many_clients.tps
     trip_ms = max(1e-3, 1e3 / single_client.tps - core.core_ms({**_get_point_select(), "cpu_ms": cpu_ms}))
     instance, vcpus = machine.choose_instance(day)
@@ -132,10 +124,8 @@ def get_cache_bytes(place: OnServer) -> float:
 
 @dataclass(frozen=True)
 class SimulatedCell:
-    """A cell as the model has it. `rows`: its seconds that count, t_s from the first of them.
-
-    `tps`: mean over them; `p95_ms`: the median second.
-    """
+    """The simulation of a cell. `rows`: its seconds after the warm-up, `t_s` from the first of
+    them; `tps`: their mean; `p95_ms`: the median of their 95th percentiles of response times."""
 
     tps: float
     p95_ms: float
@@ -143,18 +133,21 @@ class SimulatedCell:
 
 
 def simulate(
-    cell: Cell, of: Mapping, here: ProcessorSpeed, day: str | None, start: str | float = "cold", form: str = "events"
+    cell: Cell,
+    database: Mapping,
+    speed: ProcessorSpeed,
+    day: str | None,
+    start: str | float = "cold",
+    form: str = "events",
 ) -> SimulatedCell:
-    """Simulates a cell of the database `of`, I/O by I/O (`form` interval: second by second).
-
-    The warm-up is simulated too, and left out of the rows.
-    """
+    """Simulates a cell with a database, I/O by I/O (with the form "interval" second by second), on
+    the processors of `speed`. The warm-up is simulated too, and left out of the rows."""
     place = cell.place
     assert isinstance(place, OnServer)
     run = {
         "storage": place.storage,
         "log_storage": place.log_storage,
-        "instance": here.instance,
+        "instance": speed.instance,
         "as_of": day,
         "cache_bytes": get_cache_bytes(place),
         "clients": cell.threads,
@@ -166,7 +159,11 @@ def simulate(
         "snapshot_bytes": round(place.data.gib * GIB) if place.restored == "cold" else None,
     }
     with translate_core_errors():
-        columns = core.mysql_clients(dict(of), run, None) if form == "events" else core.mysql_runs(dict(of), [run])[0]
+        columns = (
+            core.mysql_clients(dict(database), run, None)
+            if form == "events"
+            else core.mysql_runs(dict(database), [run])[0]
+        )
     columns.pop("summary", None)
     rows = pl.DataFrame(columns)[cell.warmup_s :]
     counted = rows.with_columns(pl.col("t_s") - rows["t_s"][0])
@@ -176,11 +173,11 @@ def simulate(
 
 
 def simulate_all(
-    cells: Sequence[Cell], here: ProcessorSpeed, day: str | None, parts: Parts
+    cells: Sequence[Cell], speed: ProcessorSpeed, day: str | None, parts: Parts
 ) -> dict[tuple, SimulatedCell]:
-    """Simulates every cell; all are of sysbench OLTP."""
+    """Simulates cells of sysbench OLTP and returns the simulations by key."""
     simulated = {}
     for cell in cells:
         with parts.begin_part(SIMULATE_S, f"simulating {cell.words}"):
-            simulated[cell.key] = simulate(cell, here.apply_speed(make_database(cell)), here, day)
+            simulated[cell.key] = simulate(cell, speed.apply_speed(make_database(cell)), speed, day)
     return simulated

@@ -1,8 +1,7 @@
-"""Purge and pauses of a small pool of MariaDB: it does more of both the faster its clients are, so
-a calibration on a slow volume shows less of it than the runs that are predicted from it.
+"""Purge and pauses of MariaDB with a small pool: both grow with the rate of transactions, so a
+calibration on a slow volume shows less of them than the runs that are predicted from it.
 
-Purge comes a quarter of a second behind: a pool of 64 MiB has lost pages by then. And the server
-pauses at times.
+Purge is a quarter of a second behind, when a pool of 64 MiB has evicted pages that it needs.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from headrace.workload.transactions import TransactionWorkload
 
 
 def estimate_pauses(calibrated: TransactionWorkload, cache_gib: float, tps: float, seconds: float) -> core.Pauses:
-    """Estimates what pauses take of a run of `seconds` at `tps` beyond those of its calibration:
-    the share of its time, and the relative standard deviation that their chance gives its mean."""
+    """Returns the share of the time that pauses take of a run of `seconds` at `tps` beyond those in
+    the calibration's run, and the relative standard deviation that they add to its mean; 0 for
+    servers other than MariaDB."""
     if not _is_of_mariadb(calibrated):
         return {"lost_share": 0.0, "spread": 0.0}
     return core.pool_pauses(cache_gib, tps, _find_calibrated_tps(calibrated) or tps, seconds)
@@ -32,9 +32,9 @@ def adjust_purge(
     tps: float,
     changed: Sequence[float],
 ) -> TransactionWorkload:
-    """Returns the `workload` with what purge reads again in a cache at `tps`, which is not what it
-    reads at the rate of the run that was calibrated on. `changed`: per class of pages the share of
-    touches that change one. Raises InputError."""
+    """Returns the `workload` with the pages that purge reads again in a cache at `tps`, instead of
+    those at the rate of the calibration's run; unchanged for servers other than MariaDB. `changed`
+    has the share of touches that change a page by page class. Raises InputError."""
     run_tps = _find_calibrated_tps(calibrated)
     if not _is_of_mariadb(calibrated) or run_tps is None or not tps > 0.0:
         return workload

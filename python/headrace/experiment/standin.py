@@ -1,11 +1,7 @@
-"""The load that stands for a database on the lab.
-
-It is sysbench's oltp_read_write over as much data, skewed so that as many of its page touches miss
-the cache. A user's own statements cannot be run here. A storage notices two figures of a database:
-how many of its page touches miss the cache, and how many pages it changes. The first is matched, by
-the distribution. The rest (statements, how many pages each touches) is the same in every
-configuration, and the calibration learns it.
-"""
+"""The stand-in of a database on the lab: sysbench's oltp_read_write over data of the same size,
+with accesses skewed so that the same share of page touches misses the cache. The other figures of
+the load (statements, pages touched by each) are the same in every configuration, and the
+calibration determines them."""
 
 from __future__ import annotations
 
@@ -37,12 +33,9 @@ HALVINGS = 10
 
 @dataclass(frozen=True)
 class StandIn:
-    """The load in place of the database: `benchmark` with its data of `data_gib`, and `h` of its
-    distribution (0.5: uniform).
-
-    `miss`: its share of touches that read a page in the settled cache; `database_miss`: the
-    database's.
-    """
+    """The stand-in: `benchmark` with `data_gib` of data, and the parameter `h` of its distribution
+    (0.5: uniform). `miss` is its share of touches that miss the settled cache, `database_miss` that
+    of the database."""
 
     benchmark: SysbenchOltp
     data_gib: float
@@ -52,7 +45,7 @@ class StandIn:
 
     @property
     def words(self) -> str:
-        """The load in a sentence."""
+        """Returns a sentence on the load, its distribution and both shares of misses."""
         skew = "uniform" if self.h >= UNIFORM_H else f"pareto, h = {self.h:.3f}"
         return (
             f"sysbench {SCRIPT} over {self.benchmark.tables} x {self.benchmark.rows:,} rows ({self.data_gib:.2f} GiB, "
@@ -61,11 +54,8 @@ class StandIn:
 
 
 def make_stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, target_miss: float) -> StandIn:
-    """Returns the load over `data_gib` of data that misses a cache of `cache_gib` by the share
-    `target_miss` (0..1).
-
-    Raises InputError for too little data.
-    """
+    """Returns the stand-in over `data_gib` of data whose share of misses in a cache of `cache_gib`
+    is nearest to `target_miss` (0..1). Raises InputError for too little data."""
     rows = int(data_gib * GIB / ROW_BYTES[engine] / TABLES)
     if rows < LEAST_ROWS:
         least = LEAST_ROWS * TABLES * ROW_BYTES[engine] / GIB

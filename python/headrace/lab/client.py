@@ -27,20 +27,15 @@ CALL_S = 30.0
 
 
 class Lab(Calls):
-    """A connection to headraced, made at the first call and again after the daemon was started
-    again.
-
-    Threads may share it: calls wait for each other.
-    """
+    """A connection to headraced, made at the first call and again after a restart of the daemon.
+    Threads may share it: calls wait for each other."""
 
     def __init__(
         self, data_dir: str | Path | None = None, socket: str | Path | None = None, timeout_s: float = CALL_S
     ) -> None:
-        """Connects to the lab in `data_dir` or at `socket`; without both, HEADRACE_LAB or the
-        default.
-
-        `timeout_s`: the longest wait for an answer. Calls that may take minutes wait longer.
-        """
+        """Sets the place of the lab: `data_dir` or `socket`, without both HEADRACE_LAB or the
+        default. `timeout_s` is the longest wait for an answer, except for calls that may take
+        minutes. Raises InputError."""
         self.place: Place = find_place(data_dir, socket)
         self.timeout_s = timeout_s
         self._wire = Wire(self.place)
@@ -65,11 +60,10 @@ class Lab(Calls):
         dry_run: bool = False,
         **args: Any,
     ) -> Any:
-        """Makes any call of the protocol; arguments that are None are left out.
-
-        timeout_s: another wait for this call.
-        token: a client token: done once, however often it is called with it.
-        dry_run: only decided. Raises LabRefused of kind `dry-run` where it would have been done.
+        """Makes a call of the protocol by its name and returns the result; arguments of None are
+        left out. `timeout_s` replaces that of the connection. Repeated calls with the same client
+        `token` are carried out once. With `dry_run` a call is only decided: it raises LabRefused of
+        kind `dry-run` if it would be carried out.
         """
         given = {
             key: os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -94,7 +88,7 @@ def list_all_snapshots(lab: Lab, volume: str | None = None, bin: bool = False) -
 
 
 def list_notes(status: LabStatus) -> list[str]:
-    """Returns sentences on the parts of a status that a user must know."""
+    """Returns sentences on repairs, leftovers and losses in the status of a lab."""
     leftovers, recording = status.get("leftovers"), status.get("recording")
     sentences = []
     if status.get("journal_repaired"):

@@ -1,6 +1,5 @@
-"""Checks what a machine lacks for a lab. It only looks: it makes, loads and mounts nothing.
-
-fusermount is not needed: the daemon mounts by itself, as root.
+"""Checks what a machine lacks for a lab, without changing it. fusermount is not needed: the daemon
+mounts as root.
 """
 
 from __future__ import annotations
@@ -71,9 +70,8 @@ class Machine:
 def examine(
     data_dir: str | Path | None = None, socket: str | Path | None = None, machine: Machine | None = None
 ) -> list[Check]:
-    """Returns every check, in the order in which a lab needs them. Raises InputError for an
-    impossible path.
-    """
+    """Returns the results of all checks, in the order in which a lab needs them. Raises InputError
+    for an impossible path."""
     where, machine = find_place(data_dir, socket), machine or Machine()
     folder = where.data_dir
     return [
@@ -88,7 +86,7 @@ def examine(
 
 
 def lacks(checks: list[Check]) -> bool:
-    """True when a lab needs something that is missing."""
+    """Returns whether something is missing that a lab needs."""
     return any(check.state == MISSING for check in checks)
 
 
@@ -178,19 +176,20 @@ def check_daemon_binary() -> Check:
 
 
 def check_space(folder: Path) -> Check:
-    """Checks the room in the data directory: volumes are sparse, a GiB written is a GiB taken."""
-    there = folder
-    while not os.path.exists(there) and there != there.parent:
-        there = there.parent
+    """Checks the free space for the data directory: volumes are sparse and grow as they are
+    written."""
+    existing = folder
+    while not os.path.exists(existing) and existing != existing.parent:
+        existing = existing.parent
     try:
-        free = shutil.disk_usage(there).free
+        free = shutil.disk_usage(existing).free
     except OSError as error:
-        return Check("space", MISSING, f"{there}: {error.strerror}", "Choose another directory with --lab.")
-    if not os.access(there, os.W_OK):
+        return Check("space", MISSING, f"{existing}: {error.strerror}", "Choose another directory with --lab.")
+    if not os.access(existing, os.W_OK):
         return Check(
             "space",
             MISSING,
-            f"{there} cannot be written to",
+            f"{existing} cannot be written to",
             "Become root, or choose another directory with --lab.",
         )
     room = f"{free / GIB:,.1f} GiB free for {folder}"
@@ -240,9 +239,8 @@ def list_mounts(machine: Machine) -> list[Mount]:
 
 
 def find_leftovers(machine: Machine, where: Place) -> list[Check]:
-    """Mounts and loop devices of labs whose daemon is gone. `lab up` on the same directory releases
-    them.
-    """
+    """Returns a check for each mount and loop device of a lab whose daemon is gone or was killed;
+    `lab up` on the same directory releases them."""
     checks = []
     folders = {
         Path(entry.place).parent
@@ -271,13 +269,13 @@ def find_leftovers(machine: Machine, where: Place) -> list[Check]:
 
 
 def can_tell(folder: Path) -> bool:
-    """Returns whether this user may look into a data directory at all: only its owner may."""
+    """Returns whether this user may enter a data directory."""
     return os.access(folder, os.X_OK)
 
 
 def find_daemon(machine: Machine, folder: Path) -> int | None:
-    """Returns the id of the process that holds the lock of a data directory, None for none, by the
-    kernel's list: asking the mount itself could wait for a daemon that hangs."""
+    """Returns the id of the process that holds the lock of a data directory, None without one, from
+    /proc/locks, since access to the mount could wait for a daemon that hangs."""
     try:
         lock = os.stat(folder / LOCK_NAME)
     except OSError:

@@ -59,14 +59,15 @@ def make_metrics_server(listener: socket.socket, text: Callable[[], str]) -> htt
 
 
 def _answer_refusal(status: HTTPStatus, why: str, *headers: tuple[str, str]) -> http_server.Answer:
-    """Returns an answer without metrics: a line of words."""
+    """Returns an answer with a status and one line of text."""
     answer = http_server.Refused(status, why).make_answer()
     answer.headers += headers
     return answer
 
 
 def listen(port: int) -> socket.socket:
-    """Returns a socket that listens on the loopback. Raises OSError."""
+    """Returns a socket that listens on the loopback, after a wait of up to PORT_S for a port in
+    use. Raises OSError."""
     # The exporter of a lab that has just ended may take a moment to let go of the port.
     deadline = time.monotonic() + PORT_S
     while True:
@@ -89,14 +90,15 @@ def open_port(port: int) -> socket.socket:
 
 
 def serve(listener: socket.socket, text: Callable[[], str], ready: Callable[[str], None]) -> None:
-    """Serves what `text` returns until it is interrupted. `ready` is told the address."""
+    """Serves metrics, the result of `text`, on a listening socket until it is interrupted. `ready`
+    is called first with the address."""
     with listener, contextlib.suppress(KeyboardInterrupt):
         ready(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics")
         make_metrics_server(listener, text).serve_forever()
 
 
 def drop_rights() -> None:
-    """Becomes the user nobody, where this is root."""
+    """Changes the user of this process from root to nobody; other users stay."""
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
         os.setgroups([])
@@ -105,8 +107,8 @@ def drop_rights() -> None:
 
 
 def connect_lab(path: str, wait_s: float) -> tuple[Lab, int]:
-    """Returns a lab that answers, and a descriptor that becomes readable when its process ends.
-    Raises NoLab after `wait_s`, other HeadraceErrors at once."""
+    """Waits until a lab answers at a socket, and returns it with a descriptor that becomes readable
+    when its process ends. Raises NoLab after `wait_s`, other HeadraceErrors at once."""
     lab, deadline = Lab(socket=path), time.monotonic() + wait_s
     while True:
         try:

@@ -55,9 +55,8 @@ class HttpBounds:
 
 @dataclass(slots=True)
 class Incoming:
-    """A request of HTTP as it came. `path` and `query` are raw; names of headers are lower case and
-    a header that came several times is joined by commas.
-    """
+    """A request of HTTP. `path` and `query` are raw; names of headers are in lower case, and the
+    values of a repeated header are joined by commas."""
 
     method: str
     path: str
@@ -87,7 +86,7 @@ class Refused(Exception):
         self.status = status
 
     def make_answer(self) -> Answer:
-        """Returns an answer of one line of words."""
+        """Returns an answer with the reason as one line of text."""
         return Answer(self.status, f"{self}\n".encode(), [("Content-Type", "text/plain; charset=utf-8")])
 
 
@@ -203,7 +202,7 @@ class _Reader:
 
 
 def is_here(host: str) -> bool:
-    """Returns whether a Host names this machine."""
+    """Returns whether a Host header names this machine on the loopback."""
     name, colon, port = host.rpartition(":")
     if not colon or host.endswith("]"):
         return host.lower() in HOSTS
@@ -211,7 +210,8 @@ def is_here(host: str) -> bool:
 
 
 def find_refusal(incoming: Incoming) -> Refused | None:
-    """Returns why no service answers a request, or None."""
+    """Returns the refusal of a request whose Host, Origin, method or address is not allowed; None
+    for others."""
     host = incoming.headers.get("host", "")
     if not is_here(host):
         return Refused(HTTPStatus.MISDIRECTED_REQUEST, f"the Host is one of {', '.join(HOSTS)}")
@@ -324,7 +324,8 @@ class Connection:
 
 
 class HttpServer:
-    """Accepts connections on a socket that listens; one beyond the bound waits in its queue."""
+    """Accepts connections on a listening socket, each in a thread, and answers requests by
+    `answer`; connections beyond the bound wait."""
 
     def __init__(
         self, listener: socket.socket, answer: Callable[[Incoming], Answer], bounds: HttpBounds | None = None

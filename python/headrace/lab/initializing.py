@@ -23,9 +23,9 @@ MAX_THREADS = 256
 
 
 def initialize(lab: Lab, volume: str, threads: int, tick: Callable[[float], None] = lambda share: None) -> int:
-    """Reads the cold blocks through the volume's device, with this number of threads, and returns
-    the blocks' number. `tick` gets the share that is done, 0 to 1. Raises InputError, OSError; an
-    interrupt ends it within a read."""
+    """Reads all blocks of a volume that are not loaded from its snapshot, through its device, with
+    this number of threads; returns the number of blocks. `tick` is called with the share done, 0 to
+    1. Raises InputError if the volume is not attached, and OSError."""
     check_whole("--threads", threads, 1, MAX_THREADS)
     attachment = lab.describe(volume)["attachment"]
     path = attachment["device"] if attachment else None

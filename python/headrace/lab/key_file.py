@@ -58,7 +58,8 @@ def format_key(exported: ExportedKey) -> str:
 
 
 def check_free(path: Path) -> None:
-    """Refuses a file that is there, and a terminal: a key is not shown. Raises InputError."""
+    """Raises InputError if the path exists or its folder does not, or standard output is a
+    terminal, which would show the key."""
     if path == PIPE:
         if sys.stdout.isatty():
             raise InputError("-", "would show the key on the terminal", "", "Name a file, or send it to a pipe.")

@@ -1,4 +1,4 @@
-"""Starts and ends headraced."""
+"""Starts and ends headraced, and the processes that serve its metrics and its AWS endpoint."""
 
 from __future__ import annotations
 
@@ -68,19 +68,19 @@ def find_headraced() -> Path:
             hint = "Name the headraced binary, or unset it."
             raise InputError(f"HEADRACED={named}", "is not a program that can be run", "", hint)
         return Path(os.path.abspath(named))
-    beside = Path(sys.executable).parent / BINARY
-    if beside.is_file() and os.access(beside, os.X_OK):
-        return beside
+    next_to_python = Path(sys.executable).parent / BINARY
+    if next_to_python.is_file() and os.access(next_to_python, os.X_OK):
+        return next_to_python
     in_path = shutil.which(BINARY)
     if in_path is None:
         hint = "Build it (cargo build --release -p headrace-daemon), then set HEADRACED to its path."
-        raise CouldNotRun(BINARY, f"was not found: not in HEADRACED, {beside.parent} or PATH", "", hint)
+        raise CouldNotRun(BINARY, f"was not found: not in HEADRACED, {next_to_python.parent} or PATH", "", hint)
     return Path(os.path.abspath(in_path))
 
 
 def build_command_line(where: Place, settings: Settings) -> list[str]:
-    """Returns the words that start the daemon. Raises InputError, CouldNotRun."""
-    words = [str(find_headraced()), "--data-dir", str(get_data_folder(where)), "--socket", str(where.socket)]
+    """Returns program and arguments of the daemon. Raises InputError, CouldNotRun."""
+    arguments = [str(find_headraced()), "--data-dir", str(get_data_folder(where)), "--socket", str(where.socket)]
     group = None if settings.group is None else _find_group_id(settings.group)
     given = {
         "--instance-type": settings.instance_type,
@@ -91,8 +91,8 @@ def build_command_line(where: Place, settings: Settings) -> list[str]:
         "--snapshot-store": settings.snapshot_store,
     }
     for option, value in given.items():
-        words += [] if value is None else [option, str(value)]
-    return words
+        arguments += [] if value is None else [option, str(value)]
+    return arguments
 
 
 def get_data_folder(where: Place) -> Path:
@@ -112,15 +112,16 @@ def _find_group_id(group: str) -> int:
 
 @dataclass(frozen=True)
 class _Helper:
-    """A process without rights that serves a port of its own for as long as the daemon runs."""
+    """A process without privileges that serves metrics or the AWS endpoint on its port for as long
+    as the daemon runs."""
 
     what: str
     option: str
     module: str
     listener: socket.socket
 
-    def build_words(self, where: Place, *mode: str) -> list[str]:
-        """Returns the words that start the process."""
+    def build_arguments(self, where: Place, *mode: str) -> list[str]:
+        """Returns program and arguments of the process."""
         places = [str(where.socket)]
         if self.what == "api":
             places.append(str(get_data_folder(where)))
@@ -128,9 +129,8 @@ class _Helper:
 
 
 def _open_helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[_Helper]:
-    """Returns the helpers, each with a socket that listens, before anything is started. Raises
-    CouldNotRun.
-    """
+    """Returns the helpers of the settings, each with a listening socket, which `open_files` closes.
+    Raises CouldNotRun if a port cannot be used."""
     services = (
         ("metrics", "--metrics-port", "headrace.operate.exports.lab", settings.metrics_port),
         ("api", "--api-port", "headrace.api.server.supervisor", settings.api_port),
@@ -154,28 +154,26 @@ def start_lab(
     settings: Settings | None = None,
     timeout_s: float = READY_S,
 ) -> Lab:
-    """Starts a daemon of its own session, and returns once it answers.
-
-    Raises LabRefused (in-use) when one already answers there, InputError for settings it refuses,
-    CouldNotRun with the last lines of its log.
-    """
+    """Starts a daemon in a new session, waits until it answers and its helpers serve, and returns a
+    connection. Raises LabRefused (in-use) if a lab already answers there, InputError for settings
+    that it refuses, and CouldNotRun with the last lines of its log."""
     where, settings = find_place(data_dir, socket), settings or Settings()
     refuse_second(where)
-    words = build_command_line(where, settings)
+    arguments = build_command_line(where, settings)
     _check_root()
     with contextlib.ExitStack() as open_files:
         helpers = _open_helpers(settings, open_files)
         log = open_files.enter_context(_open_log(where))
-        begun = os.fstat(log.fileno()).st_size
+        log_bytes = os.fstat(log.fileno()).st_size
         try:
-            started = spawn(words, stdout=subprocess.PIPE, stderr=log)
+            started = spawn(arguments, stdout=subprocess.PIPE, stderr=log)
         except OSError as error:
             rule = f"could not be started: {error.strerror or error}"
-            raise CouldNotRun(words[0], rule, "", "Is it built for this machine?") from None
+            raise CouldNotRun(arguments[0], rule, "", "Is it built for this machine?") from None
         output = started.stdout
         assert output is not None
         with output:
-            _wait_ready(started, output.fileno(), where, begun, timeout_s)
+            _wait_ready(started, output.fileno(), where, log_bytes, timeout_s)
         # Popen need not wait for it any more: it lives on as a process of its own.
         started.returncode = 0
         get_endpoint_file(get_data_folder(where)).unlink(missing_ok=True)  # of a lab that was killed
@@ -184,16 +182,16 @@ def start_lab(
             if not _start_helper(helper, where, log):
                 with contextlib.suppress(HeadraceError):
                     lab.down(force=True)
-                rule = f"could not be served: {_read_last_lines(where, begun)}"
+                rule = f"could not be served: {_read_last_lines(where, log_bytes)}"
                 raise CouldNotRun(helper.what, rule, "", f"Use {helper.option} 0 for a lab without it.")
     return lab
 
 
 def _start_helper(helper: _Helper, where: Place, log: IO[bytes]) -> bool:
-    """Starts a helper of a daemon that answers; True when it serves."""
+    """Starts a helper of a running daemon, and returns whether it serves."""
     # Returns when it has its connection; it stays behind as a process of its own.
     served = subprocess.run(
-        helper.build_words(where, "detach"),
+        helper.build_arguments(where, "detach"),
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
@@ -205,29 +203,28 @@ def _start_helper(helper: _Helper, where: Place, log: IO[bytes]) -> bool:
 
 
 def serve_again(lab: Lab, api_port: int) -> None:
-    """Starts the endpoint of a lab that is up, whose endpoint has ended. Raises CouldNotRun."""
+    """Starts the AWS endpoint of a running lab whose endpoint has ended. Raises CouldNotRun."""
     _check_root()
     # The lab says where it is: it may have been found by its socket alone.
     where = Place(Path(lab.status()["data_dir"]), lab.place.socket)
     with contextlib.ExitStack() as open_files:
         [helper] = _open_helpers(Settings(metrics_port=0, api_port=api_port), open_files)
         log = open_files.enter_context(_open_log(where))
-        begun = os.fstat(log.fileno()).st_size
+        log_bytes = os.fstat(log.fileno()).st_size
         if not _start_helper(helper, where, log):
-            rule = f"could not be served: {_read_last_lines(where, begun)}"
+            rule = f"could not be served: {_read_last_lines(where, log_bytes)}"
             raise CouldNotRun(helper.what, rule, "", f"{get_data_folder(where) / LOG_NAME} has more.")
 
 
 def become_daemon(
     data_dir: str | Path | None = None, socket: str | Path | None = None, settings: Settings | None = None
 ) -> None:
-    """Becomes the daemon: for systemd, containers and debuggers. It returns only when that fails,
-    and raises as `up`.
-    """
+    """Replaces this process by the daemon, for systemd, containers and debuggers. It does not
+    return, and raises as `start_lab` if the daemon cannot be started."""
     where = find_place(data_dir, socket)
     refuse_second(where)
     settings = settings or Settings()
-    words = build_command_line(where, settings)
+    arguments = build_command_line(where, settings)
     _check_root()
     with contextlib.ExitStack() as open_files:
         helpers = _open_helpers(settings, open_files)
@@ -238,19 +235,19 @@ def become_daemon(
                 # It waits for the daemon that this process becomes, and ends with it. "ready" is
                 # the daemon's to say.
                 listener = helper.listener.fileno()
-                spawn(helper.build_words(where), stderr=None, folder=None, passed=(listener,), own_session=False)
+                spawn(helper.build_arguments(where), stderr=None, folder=None, passed=(listener,), own_session=False)
             if not settings.api_port:
                 get_endpoint_file(get_data_folder(where)).unlink(missing_ok=True)  # of a lab that had one
             # The listening sockets are theirs alone: this process does not pass them on.
-            os.execv(words[0], words)
+            os.execv(arguments[0], arguments)
         except OSError as error:
             rule = f"could not be started: {error.strerror or error}"
-            raise CouldNotRun(words[0], rule, "", "Is it built for this machine?") from None
+            raise CouldNotRun(arguments[0], rule, "", "Is it built for this machine?") from None
 
 
 def refuse_second(where: Place) -> None:
-    """Raises LabRefused when a lab answers at this place, CouldNotRun when it loses its connections
-    for too long. A lab that is ending loses them, and is waited for."""
+    """Raises LabRefused if a lab answers at this place. A lab that is ending loses its connections:
+    waits up to DOWN_S for its end, then raises Disconnected."""
     lost: list[Disconnected] = []
 
     def is_free() -> bool:
@@ -288,10 +285,8 @@ def _check_root() -> None:
 
 
 def _open_log(where: Place):
-    """Opens the log in the data directory to append.
-
-    Only the daemon's owner may look into a lab, so directory and log are made for the owner alone.
-    """
+    """Opens the log in the data directory to append, and renames a log of more than LOG_BYTES
+    first. Directory and log are made for their owner alone. Raises CouldNotRun."""
     folder = get_data_folder(where)
     path = folder / LOG_NAME
     with explain_unwritable(path, "Choose another directory with --lab."):
@@ -301,9 +296,10 @@ def _open_log(where: Place):
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab", buffering=0)
 
 
-def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int, timeout_s: float) -> None:
-    """Waits until the daemon writes "ready" to the pipe `output`. `begun`: bytes in its log before
-    it. Raises the daemon's own refusal, or CouldNotRun after `timeout_s`; then it is ended."""
+def _wait_ready(started: subprocess.Popen, output: int, where: Place, log_bytes: int, timeout_s: float) -> None:
+    """Waits until the daemon writes "ready" to the pipe `output`. `log_bytes`: bytes in its log
+    before it. Raises the daemon's own refusal, or CouldNotRun after `timeout_s`; then it is
+    ended."""
     deadline = time.monotonic() + timeout_s
     line = b""
     try:
@@ -317,7 +313,7 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
             line += part
     except TimeoutError:
         _end(started)
-        rule = f"was not ready after {timeout_s:g} s: {_read_last_lines(where, begun)}"
+        rule = f"was not ready after {timeout_s:g} s: {_read_last_lines(where, log_bytes)}"
         raise CouldNotRun(BINARY, rule, "", _describe_log(where)) from None
     except BaseException:
         _end(started)  # Ctrl-C: no half-started lab stays behind
@@ -325,7 +321,7 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
     if line.strip() == b"ready":
         return
     code = _end(started) if line else started.wait()
-    raise _read_refusal(code, where, begun)
+    raise _read_refusal(code, where, log_bytes)
 
 
 # The last line of a failed headraced: error: VALUE: RULE (SOURCE). HINT
@@ -334,10 +330,10 @@ ERROR_LINE = re.compile(
 )
 
 
-def _read_refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:
+def _read_refusal(code: int, where: Place, log_bytes: int) -> CouldNotRun | InputError:
     """Returns the error that the daemon printed before it ended, in its parts if it has them.
-    `code`: its exit code; `begun`: bytes in the log before it."""
-    for line in _read_log_since(where, begun).splitlines():
+    `code`: its exit code; `log_bytes`: bytes in the log before it."""
+    for line in _read_log_since(where, log_bytes).splitlines():
         match = ERROR_LINE.fullmatch(line)
         if match:
             error_class = InputError if code == 2 else CouldNotRun
@@ -345,7 +341,9 @@ def _read_refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputErr
                 match["value"], match["rule"], match["source"] or "", match["hint"] or _describe_log(where)
             )
     how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return CouldNotRun(BINARY, f"{how} before it was ready: {_read_last_lines(where, begun)}", "", _describe_log(where))
+    return CouldNotRun(
+        BINARY, f"{how} before it was ready: {_read_last_lines(where, log_bytes)}", "", _describe_log(where)
+    )
 
 
 def _end(started: subprocess.Popen) -> int:
@@ -359,17 +357,17 @@ def _end(started: subprocess.Popen) -> int:
         return started.wait()
 
 
-def _read_last_lines(where: Place, begun: int) -> str:
-    """Returns the last LOG_LINES lines that the daemon wrote to its log behind byte `begun`."""
-    lines = _read_log_since(where, begun).strip().splitlines()
+def _read_last_lines(where: Place, log_bytes: int) -> str:
+    """Returns the last LOG_LINES lines that the daemon wrote to its log behind byte `log_bytes`."""
+    lines = _read_log_since(where, log_bytes).strip().splitlines()
     return " | ".join(line.strip() for line in lines[-LOG_LINES:]) or "it said nothing"
 
 
-def _read_log_since(where: Place, begun: int) -> str:
-    """Returns the log from byte `begun` on, at most its last LOG_TAIL_BYTES."""
+def _read_log_since(where: Place, log_bytes: int) -> str:
+    """Returns the log from byte `log_bytes` on, at most its last LOG_TAIL_BYTES."""
     try:
         with open(get_data_folder(where) / LOG_NAME, "rb") as file:
-            file.seek(max(begun, os.fstat(file.fileno()).st_size - LOG_TAIL_BYTES))
+            file.seek(max(log_bytes, os.fstat(file.fileno()).st_size - LOG_TAIL_BYTES))
             return file.read().decode(errors="replace")
     except OSError:
         return ""
@@ -382,10 +380,8 @@ def _describe_log(where: Place) -> str:
 
 
 def stop_lab(lab: Lab, force: bool = False, timeout_s: float = DOWN_S) -> int:
-    """Detaches everything, ends the daemon and waits until its process is gone.
-
-    Returns the id of that process. Raises as Lab.down, and CouldNotRun when it does not end.
-    """
+    """Detaches all volumes, ends the daemon, waits until its process has ended, and returns the id
+    of that process. Raises as Lab.down, and CouldNotRun if it does not end in `timeout_s`."""
     pid = lab.get_pid()
     try:
         watched = os.pidfd_open(pid)

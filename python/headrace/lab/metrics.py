@@ -1,4 +1,4 @@
-"""Turns rows of metrics into frames, and into figures as ticks have them."""
+"""Converts rows of the lab's metrics into frames, and into figures of ticks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ DEFAULT_ROWS = 60
 
 def build_frame(answer: MetricsRows) -> pl.DataFrame:
     """Returns the answer of `Lab.metrics` as a frame with its columns: sums and means of a second
-    or minute, units in the names.
-    """
+    or minute, units in the names."""
     # 25 MB of memory, which following a volume does not need.
     import polars as pl
 
@@ -32,19 +31,18 @@ def build_frame(answer: MetricsRows) -> pl.DataFrame:
 
 
 def choose_stretch(seconds: int | None, minutes: int | None, resolution: str | None) -> tuple[str, int]:
-    """Returns the resolution and the number of rows for the last `seconds` or `minutes`; without
-    either, 60 rows. Raises InputError.
-    """
+    """Returns the resolution and the number of rows of the last `seconds` or `minutes`; without
+    either, DEFAULT_ROWS rows. Raises InputError."""
     if seconds is not None and minutes is not None:
         rule = "say the same twice"
         raise InputError("--seconds and --minutes", rule, "headrace volume metrics --help", "Give one of them.")
     resolution = resolution or ("minute" if minutes is not None else "second")
-    asked_s = seconds if minutes is None else 60 * minutes
-    if asked_s is None:
+    span_s = seconds if minutes is None else 60 * minutes
+    if span_s is None:
         return resolution, DEFAULT_ROWS
-    if asked_s < 1:
-        raise InputError(f"{asked_s} s", "must be a second or more", "", "For example --seconds 60.")
-    rows = -(-asked_s // SECONDS_OF[resolution])
+    if span_s < 1:
+        raise InputError(f"{span_s} s", "must be a second or more", "", "For example --seconds 60.")
+    rows = -(-span_s // SECONDS_OF[resolution])
     if rows > KEPT_ROWS[resolution]:
         rule = "seconds are kept for an hour" if resolution == "second" else "minutes are kept for 15 days"
         hint = "Ask for less, or for --resolution minute."
@@ -96,7 +94,8 @@ def convert_volume_row(row: Mapping[str, float | None]) -> dict[str, float | Non
 
 
 def describe_time(seconds: float | None) -> str:
-    """Returns `-`, `empty`, or the span in words: `42 s`, `5 h 10 min`, `9 d`."""
+    """Returns the time until credits are empty as text: `-` for None, `empty`, or a span such as
+    `42 s`, `5 h 10 min`, `9 d`."""
     if seconds is None:
         return "-"
     if seconds <= 0:

@@ -1,4 +1,4 @@
-"""Place of a lab: its data directory and its socket."""
+"""The place of a lab: its data directory and its socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_SOCKET_BYTES = 107
 
 @dataclass(frozen=True)
 class Place:
-    """`data_dir` as given (None: only the socket is known), `socket` to talk to."""
+    """The data directory of a lab as given (None: only the socket is known), and its socket."""
 
     data_dir: Path | None
     socket: Path
@@ -41,23 +41,19 @@ class Place:
 
 def get_socket(data_dir: Path) -> Path:
     """Returns the socket of a data directory: /run/headrace/lab.sock for the default one, else
-    DATA/lab.sock.
-    """
+    lab.sock in it."""
     return DEFAULT_SOCKET if data_dir == DEFAULT_DATA_DIR else data_dir / SOCKET_NAME
 
 
 def get_endpoint_file(data_dir: Path) -> Path:
-    """Returns the file that says where the AWS endpoint of the lab is. It stays where the endpoint
-    ended before the lab: `headrace lab up` starts it again at this address."""
+    """Returns the file with the address of the lab's AWS endpoint. It remains if the endpoint ends
+    before the lab, so that `headrace lab up` starts it again at this address."""
     return data_dir / ENDPOINT_NAME
 
 
 def find_place(data_dir: str | Path | None = None, socket: str | Path | None = None) -> Place:
     """Returns the place of the lab: the one given, else HEADRACE_LAB (a data directory, or a socket
-    that ends in .sock), else the default.
-
-    Raises InputError for an impossible path.
-    """
+    that ends in .sock), else the default. Raises InputError for an impossible path."""
     if data_dir is None and socket is None:
         named = settings.find_value("HEADRACE_LAB")
         if named and named.endswith(".sock"):

@@ -1,4 +1,4 @@
-"""Waits for the end of a modification, and of a snapshot."""
+"""Waits until a modification has reached a state, and until snapshots are stored."""
 
 from __future__ import annotations
 
@@ -28,24 +28,23 @@ def wait_for_modification(
     progress: Callable[[float], None] = lambda share: None,
     until: Until = "completed",
 ) -> Modification:
-    """Returns the modification of that id once it is in the state `until`, or a later one, or has
-    failed.
-
-    From `optimizing` on the volume has its new type and size; `completed` comes hours of lab time
-    later. `progress` gets the share of the optimizing that is done, 0 to 1. Raises as
-    Lab.modifications.
-    """
+    """Waits until the modification of that id is in the state `until` or a later one, or has
+    failed, and returns it. From `optimizing` on the volume has its new type and size; `completed`
+    is hours of lab time later. `progress` gets the share of the optimizing that is done, 0 to 1.
+    Raises as Lab.modifications."""
     reached = ("completed", "failed") if until == "completed" else ("optimizing", "completed", "failed")
     while True:
-        now = next(candidate for candidate in reversed(lab.modifications(volume)) if candidate["id"] == modification)
-        if now["state"] in reached:
-            return now
-        progress(now["progress_percent"] / 100)
+        current = next(
+            candidate for candidate in reversed(lab.modifications(volume)) if candidate["id"] == modification
+        )
+        if current["state"] in reached:
+            return current
+        progress(current["progress_percent"] / 100)
         time.sleep(POLL_S)
 
 
 def wait_for_snapshot(lab: Lab, snapshot: str, progress: Callable[[float], None] = lambda share: None) -> Snapshot:
-    """Returns the snapshot of that id once all of its blocks are stored; as `wait_stored`."""
+    """Waits until all blocks of a snapshot are stored, as `wait_stored`, and returns it."""
     wait_stored(lab, [snapshot], progress=progress)
     return lab.describe_snapshot(snapshot)
 

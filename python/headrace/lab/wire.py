@@ -1,4 +1,4 @@
-"""Talks to headraced: one JSON object a line over a Unix socket. Turns what goes wrong into errors.
+"""Calls headraced: one JSON object a line over a Unix socket; failures become errors.
 
 docs/reference/lab-protocol.md describes the protocol.
 """
@@ -31,7 +31,7 @@ UNAVAILABLE = "unavailable"
 
 
 class LabRefused(InputError):
-    """The lab did not do what was asked. Exit code 2.
+    """The refusal of a call by the lab. Exit code 2.
 
     `kind` as in docs/reference/lab-protocol.md; `code` and `message` as in the EC2 API, "" if it
     was not the daemon that refused.
@@ -81,9 +81,8 @@ class Disconnected(CouldNotRun):
 
 
 class Wire:
-    """One connection. Calls from several threads wait for each other. A connection that was lost
-    between two calls is made again.
-    """
+    """A connection to headraced, made at the first call and again if it was lost between two calls.
+    Calls from several threads wait for each other."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -93,9 +92,9 @@ class Wire:
         self._id = 0
 
     def call(self, name: str, args: dict, timeout_s: float, token: str | None = None, dry_run: bool = False) -> dict:
-        """Returns the result of a call. `token`: a call that is repeated with it is done once, and
-        answered again; `dry_run`: all is decided and nothing done, so it ends with LabRefused.
-        Raises LabRefused, NoLab, CouldNotRun."""
+        """Makes a call and returns its result. A call that is repeated with the same `token` is
+        carried out once; one with `dry_run` is only decided, and ends with LabRefused. Raises
+        LabRefused, NoLab, CouldNotRun."""
         with self._lock:
             self._id += 1
             envelope = ({} if token is None else {"token": token}) | ({"dry_run": True} if dry_run else {})
@@ -117,7 +116,7 @@ class Wire:
             return self._check_answer(answer, name)
 
     def read_peer_pid(self, timeout_s: float = 5.0) -> int:
-        """Returns the process id of the daemon, by the kernel's word. Raises NoLab, CouldNotRun."""
+        """Returns the process id of the daemon, from the kernel. Raises NoLab, CouldNotRun."""
         with self._lock:
             return _read_peer_pid(self._connect(time.monotonic() + timeout_s))
 
@@ -128,8 +127,9 @@ class Wire:
         self._socket, self._unread = None, b""
 
     def _connect(self, deadline: float) -> socket.socket:
-        """Returns the connection, made if it is not open. `deadline`: by time.monotonic(), s.
-        Raises NoLab if no lab answers or it may not be used, and OSError."""
+        """Returns the connection, and makes it first if it is not open. `deadline` is that of
+        time.monotonic(). Raises NoLab if no lab answers or this user may not use it, and
+        OSError."""
         if self._socket is not None:
             return self._socket
         path = str(self.place.socket)

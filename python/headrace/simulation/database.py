@@ -1,4 +1,4 @@
-"""A database on a storage: transactions a second, for Python.
+"""Predicts the transactions a second of a database on a storage.
 
 >>> import headrace
 >>> shop = headrace.sysbench_tpcc(warehouses=1000, engine="innodb", cache_gib=25, threads=16)
@@ -39,7 +39,7 @@ refuse = Refusals("headrace predict --help")
 # A second below this share of the median counts as a stall: a guess.
 STALL_SHARE = 0.1
 # Rows of the runs that give the interval, which needs no more: about as many in any length.
-COARSE_ROWS = 360.0
+INTERVAL_ROWS = 360.0
 # Above this share of the memory of an instance, a server lacks room for what it needs besides its
 # cache (docs/decisions/0006 leaves a quarter).
 TIGHT_SHARE = 0.9
@@ -102,21 +102,17 @@ class Prediction(Shown):
         return f"{name}{where}, {describe_span(self.rows.height)}: {self.summary['tps']:,.4g} tps"
 
     def with_warnings(self, more: Iterable[str]) -> Prediction:
-        """Returns the same with these warnings too."""
+        """Returns the prediction with more warnings added."""
         return replace(self, warnings=(*self.warnings, *more))
 
 
 @takes(PredictionSettings, "a prediction")
 def predict(workload: TransactionWorkload, storage: str, settings: PredictionSettings) -> Prediction:
-    """Runs the database second by second on a storage in the catalog's notation.
+    """Runs the database second by second on a storage in the catalog's notation, under `settings`.
 
-    `start` may be transactions since a cold start, `arrivals_tps` a list with one figure per
-    second, `seed` None for means without scatter. Without an instance no instance limit is the
-    bottleneck, and without virtual CPUs of the runs no processor is. With `form` "events",
-    response times have their true distribution, and `summary` has `response_ms`. `draws`: databases
-    drawn from the calibration for the interval; 0 leaves it out. `release`: flavor and release of
-    the server, such as mysql-8.4, None: that of the runs; another one widens the interval. Raises
-    InputError.
+    Without an instance no instance limit is the bottleneck, and without virtual CPUs of the runs no
+    processor is. With `form` "events" every I/O is simulated, so that response times have their
+    true distribution, and `summary` has `response_ms`. Raises InputError.
     """
     if not isinstance(workload, TransactionWorkload):
         hint = "For example headrace.sysbench_tpcc(...), or what headrace.calibrate gives."
@@ -143,16 +139,16 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
         growth=growth,
         draws=draws,
     )
-    database_of = (workload.scale_data(growth) if growth != 1.0 else workload).on_release(release)
-    rows, response_ms = _run(database_of, run, form, settings.progress)
+    database = (workload.scale_data(growth) if growth != 1.0 else workload).on_release(release)
+    rows, response_ms = _run(database, run, form, settings.progress)
     summary = summarise(rows)
-    done = float(rows["tps"].sum()) if start == "cold" else None
+    transactions = float(rows["tps"].sum()) if start == "cold" else None
     vcpus = run["vcpus"] or (None if host is None else host["vcpus"])
-    warnings = database_of.describe_extrapolation(cache_gib=cache, threads=clients, transactions=done, vcpus=vcpus)
-    warnings += check_cache(cache, host) + _holds(database_of, storage)
+    warnings = database.describe_extrapolation(cache_gib=cache, threads=clients, transactions=transactions, vcpus=vcpus)
+    warnings += check_cache(cache, host) + _warn_of_full_storage(database, storage)
     warnings += warn_of_bursts(rows, "A longer run (--seconds) or --start-balance 0 shows it.")
     summary["response_ms"] = response_ms
-    distances = database_of.compute_distances(
+    distances = database.compute_distances(
         cache_gib=cache,
         transactions=count_transactions(start, rows),
         threads=run["clients"],
@@ -163,7 +159,7 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
         core_speed=None if host is None else host["core_speed"],
         vcpus=vcpus,
     )
-    summary |= _estimate_interval(database_of, run, distances, summary["tps"], draws)
+    summary |= _estimate_interval(database, run, distances, summary["tps"], draws)
     return Prediction(
         rows,
         summary,
@@ -175,18 +171,19 @@ def predict(workload: TransactionWorkload, storage: str, settings: PredictionSet
         cache,
         None if settings.arrivals_tps is not None else clients,
         settings.seed,
-        database_of,
+        database,
         distances,
     )
 
 
-# Percent of a bucket by which it has to fall in the second half of a run, and that must be left, to
-# be told: less is the filling of a cache, not the load.
+# Least percent of a full bucket that it loses in the second half of a run, and that is left, for a
+# warning: less is the filling of a cache, not the load.
 LEAST_FALL_PERCENT = 1.0
 
 
 def warn_of_bursts(rows: pl.DataFrame, hint: str) -> list[str]:
-    """Warns where a run ends before a bucket that it empties does; `hint`: how to see it empty."""
+    """Returns a warning for each bucket of credits that falls in the second half of a run and is
+    not empty at its end. `hint`, a sentence on how to see it empty, is appended."""
     warnings = []
     half = rows.height // 2
     kinds = (
@@ -197,10 +194,10 @@ def warn_of_bursts(rows: pl.DataFrame, hint: str) -> list[str]:
         levels = rows[name].drop_nulls().to_list()
         if len(levels) < rows.height or rows.height < 2:
             continue
-        fell, last = levels[half] - levels[-1], levels[-1]
-        if fell < LEAST_FALL_PERCENT or last < LEAST_FALL_PERCENT:
+        fall, last = levels[half] - levels[-1], levels[-1]
+        if fall < LEAST_FALL_PERCENT or last < LEAST_FALL_PERCENT:
             continue
-        lasts_s = last / (fell / (rows.height - 1 - half))
+        lasts_s = last / (fall / (rows.height - 1 - half))
         warnings.append(
             f"{words} at {last:.0f} % when this run ends: at this rate nothing is left {describe_span(round(lasts_s))} later, "
             f"and the database slower from then on. {hint}"
@@ -209,8 +206,8 @@ def warn_of_bursts(rows: pl.DataFrame, hint: str) -> list[str]:
 
 
 def find_vcpus(workload: TransactionWorkload, instance: str | None, vcpus: int | None) -> int | None:
-    """Returns the virtual CPUs of a run where they are not the instance's: those asked for, or of
-    the machine that the runs were on."""
+    """Returns the virtual CPUs of a run: `vcpus` if given, None (the instance's) if the run or the
+    measured server has an instance, else those of the measured server."""
     if vcpus is not None or instance is not None or workload.instance is not None:
         return vcpus
     return workload.server.vcpus
@@ -233,9 +230,9 @@ def make_run_settings(
     growth: float,
     draws: int,
 ) -> tuple[core.DatabaseRun, core.Instance | None]:
-    """Returns a run as the core takes it, and the facts of its instance. Raises InputError for what
-    no run can be, a cache beyond the memory of the instance included."""
-    _check(seconds, cache_gib, clients, growth, start_balance_percent, seed, draws)
+    """Returns a run as the core takes it, and the catalog's facts of its instance (None without).
+    Raises InputError for a setting out of range, and for a cache beyond the instance's memory."""
+    check_run_settings(seconds, cache_gib, clients, growth, draws, start_balance_percent, seed)
     if vcpus is not None:
         check_whole("vcpus", vcpus, 1, MOST_VCPUS)
     _check_texts(storage=storage, log_storage=log_storage, instance=instance, as_of=as_of)
@@ -250,7 +247,7 @@ def make_run_settings(
         "cache_bytes": cache_gib * GIB,
         "clients": None if arrivals_tps is not None else clients,
         "arrivals": _list_arrivals(arrivals_tps),
-        "start": _start(start),
+        "start": _check_start(start),
         "seconds": seconds,
         "step_s": 1.0,
         "seed": seed,
@@ -263,8 +260,8 @@ def make_run_settings(
 def _run(
     workload: TransactionWorkload, run: core.DatabaseRun, form: str, progress: Callable[[float], None] | None
 ) -> tuple[pl.DataFrame, dict[str, float] | None]:
-    """Runs the database and returns the rows, and where every I/O is simulated the response times
-    of the run."""
+    """Runs the database and returns a row per second, and with the form "events" mean and
+    percentiles of the response times of the run, ms (else None)."""
     response_ms = None
     with translate_core_errors():
         if form == "events":
@@ -279,9 +276,8 @@ def _run(
 
 
 def summarise(rows: pl.DataFrame) -> dict[str, Any]:
-    """Summarises a series with `tps` and, where present, `p50_ms`, `p95_ms`, `p99_ms`, `iops`,
-    `mib_s`, `balance_percent`, `cap`: means of the second half, quarters, scatter, stalls. Response
-    times are None where no transaction ends in the second half."""
+    """Returns the `summary` of a `Prediction` from rows with `tps`, and with other columns of a
+    prediction if present. Response times are None if no transaction ends in the second half."""
     half = rows[rows.height // 2 :]
     quarter = max(1, rows.height // 4)
     quarters = [rows[i * quarter : (i + 1) * quarter if i < 3 else None] for i in range(4)]
@@ -315,7 +311,7 @@ def _average_tps(rows: pl.DataFrame) -> float:
 
 
 def find_host(instance: str | None, as_of: str | None) -> core.Instance | None:
-    """Returns the catalog's facts of an instance. Raises InputError."""
+    """Returns the catalog's facts of an instance; None without one. Raises InputError."""
     if instance is None:
         return None
     with translate_core_errors():
@@ -323,8 +319,8 @@ def find_host(instance: str | None, as_of: str | None) -> core.Instance | None:
 
 
 def check_cache(cache_gib: float, host: core.Instance | None, option: str = "cache-gib") -> list[str]:
-    """Checks that a cache fits the memory of the instance: returns nothing, or a sentence where
-    little is left. Raises InputError, naming `option`, where it does not."""
+    """Returns a list with a warning if a cache leaves little of the instance's memory, else an
+    empty list. Raises InputError, which names `option`, if the cache does not fit."""
     if host is None or not host["memory_mib"]:
         return []
     memory, name = host["memory_mib"] / 1024, host["instance_type"]
@@ -340,8 +336,8 @@ def check_cache(cache_gib: float, host: core.Instance | None, option: str = "cac
     return []
 
 
-def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
-    """Warns in a sentence where the data do not fit the storage."""
+def _warn_of_full_storage(workload: TransactionWorkload, storage: str) -> list[str]:
+    """Returns a list with a warning if the data do not fit the storage, else an empty list."""
     usable = core.parse_storage(storage)["usable_gib"]
     if workload.size_gib is None or workload.size_gib <= usable:
         return []
@@ -351,10 +347,10 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
 
 
 def coarsen_run(run: core.DatabaseRun, series: bool = False) -> core.DatabaseRun:
-    """Returns the run without scatter, in as few steps as an interval needs. Arrivals that change
-    every second, or another `series`, need every second."""
+    """Returns the run without scatter, in the INTERVAL_ROWS steps that an interval needs; arrivals
+    that change every second, or another `series`, keep every second."""
     changing = series or (run["arrivals"] is not None and len(run["arrivals"]) > 1)
-    step_s = run["step_s"] if changing else max(1.0, run["seconds"] / COARSE_ROWS)
+    step_s = run["step_s"] if changing else max(1.0, run["seconds"] / INTERVAL_ROWS)
     return {**run, "seed": None, "step_s": step_s}
 
 
@@ -365,8 +361,9 @@ def _estimate_interval(
     tps: float,
     draws: int,
 ) -> dict[str, float | None]:
-    """Returns the 80 % interval of the mean of the second half: databases as probable as the
-    calibration says, and what no parameter covers."""
+    """Returns the 80 % interval of the mean tps of the second half and its relative standard
+    deviation, from databases drawn from the calibration and the error that no parameter covers;
+    None for each without draws."""
     databases = workload.draw_databases(draws, 1)
     if not databases:
         return {"tps_low": None, "tps_high": None, "relative_spread": None}
@@ -396,7 +393,7 @@ def count_transactions(start: str | float, rows: pl.DataFrame) -> float | None:
 
 
 def find_usual_cap(rows: pl.DataFrame) -> str:
-    """Returns what binds most of the second half; of equals the first by name."""
+    """Returns the bottleneck of most rows of the second half; of equal ones the first by name."""
     counts = rows[rows.height // 2 :]["cap"].value_counts().sort("count", "cap", descending=[True, False])
     return counts["cap"][0]
 
@@ -412,8 +409,9 @@ def _list_arrivals(arrivals_tps: float | Iterable[float] | None) -> list[float] 
     return [float(value) for value in given]
 
 
-def _start(start: str | float) -> str | float:
-    """Reads the start: cold, warm, or transactions since a cold start."""
+def _check_start(start: str | float) -> str | float:
+    """Returns the start of a run: cold, warm, or transactions since a cold start. Raises
+    InputError for any other."""
     if isinstance(start, str):
         if start in ("cold", "warm"):
             return start
@@ -422,14 +420,21 @@ def _start(start: str | float) -> str | float:
     return float(start)
 
 
-def _check(
-    seconds: int, cache_gib: float, threads: int, growth: float, balance: float | None, seed: int | None, draws: int
+def check_run_settings(
+    seconds: int,
+    cache_gib: float,
+    threads: int | None,
+    growth: float,
+    draws: int,
+    balance: float | None = None,
+    seed: int | None = None,
 ) -> None:
-    """Raises InputError for a figure out of range: seconds, GiB of cache, clients, growth (a
-    factor), balance (percent), seed, draws."""
+    """Raises InputError for a setting of a run that is out of range; `balance` is in percent, and
+    None stands for the default of each."""
     check_whole("seconds", seconds, 1, MAX_SECONDS)
     check_number("cache-gib", cache_gib, 0.001, 65_536)
-    check_whole("threads", threads, 1, 65_536)
+    if threads is not None:
+        check_whole("threads", threads, 1, 65_536)
     check_number("growth", growth, 0.001, 1000)
     check_whole("draws", draws, 0, 10_000)
     if balance is not None:

@@ -1,4 +1,4 @@
-"""One load on one storage: what `headrace simulate` does, for Python.
+"""Simulates one load on one storage, as `headrace simulate` does.
 
 >>> import headrace
 >>> load = headrace.ClosedWorkload(name="fio", rw="randread", bs_kib=16, iodepth=16, numjobs=1)
@@ -31,14 +31,14 @@ AUTO_EVENTS = 5_000_000
 # Most requests of the per-I/O form, if only that form has an answer: it is worth a minute or two;
 # beyond that it is refused.
 MOST_EVENTS = 200_000_000
-# Options that act on single requests: the interval form knows them roughly or not at all.
+# Options that act on single requests, which the interval form approximates or leaves out.
 PER_REQUEST = {
     "snapshot": "first touch of blocks in a snapshot",
     "degradations": "a degradation event with its latency",
     "failed_members": "a lost member",
 }
 DEFAULT_CLOSED_SECONDS = 60.0  # as long as a short run of fio
-MAX_ROWS = 1_000_000  # a guess: more than anybody reads, some 100 MB of memory
+MAX_ROWS = 1_000_000  # some 100 MB of memory; a guess
 # Rows of a second up to this length of run, of a minute beyond (s): some thousands of rows at most.
 ROWS_OF_SECONDS_S = 3_600
 COLUMNS = (
@@ -91,11 +91,9 @@ class Simulation(Shown):
 
 @takes(SimulationSettings, "a simulation")
 def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: SimulationSettings) -> Simulation:
-    """Simulates a demand in I/Os on a storage (notation: `gp2:500`, `raid10:4xgp3:500`).
-
-    A settled cycle is for loads over time, in the interval form. `options`: parts of the model, see
-    docs/reference/python.md. Raises InputError for an impossible volume, date or load.
-    """
+    """Simulates a demand in I/Os on a storage (notation: `gp2:500`, `raid10:4xgp3:500`). With the
+    form "auto" it chooses the per-I/O form if the load is short or an option needs it. Raises
+    InputError for an impossible volume, date or load."""
     if not isinstance(workload, (OpenWorkload, ClosedWorkload)):
         hint = "For example headrace.demo_day(), headrace.load(FILE); headrace.predict takes databases."
         raise InputError(quote_value(workload), "is not a demand in I/Os", "headrace.simulate", hint)
@@ -116,7 +114,7 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
         workload = workload if settings.seconds is None else _cut(workload, settings.seconds)
         length = workload.span_s
     check_events(storage, options, length)
-    chosen = _choose(settings.form, workload, settings.cycle, options)
+    chosen = _choose_form(settings.form, workload, settings.cycle, options)
 
     common: dict[str, Any] = {
         "interval_s": _check_row_length(settings.interval_s, workload, length),
@@ -152,9 +150,9 @@ def simulate(workload: OpenWorkload | ClosedWorkload, storage: str, settings: Si
     )
 
 
-def _choose(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, options: dict) -> str:
-    """Chooses the form to take. Raises InputError where the one that is needed would take too
-    long."""
+def _choose_form(form: str, workload: OpenWorkload | ClosedWorkload, cycle: str, options: dict) -> str:
+    """Returns the form of the simulation, "events" or "interval". Raises InputError if an option
+    needs the per-I/O form and the load has too many requests for it."""
     if form in ("events", "interval"):
         return form
     # The requests that meet a lost member are known per I/O only.
@@ -175,8 +173,8 @@ def _count_requests(workload: OpenWorkload) -> float:
 
 
 def _check_length(requests: float, what: str) -> None:
-    """Raises InputError if `requests` are too many to be simulated one by one; `what` needs that
-    form."""
+    """Raises InputError if there are too many requests for the per-I/O form; `what` names the
+    option that needs this form."""
     if requests > MOST_EVENTS:
         rule = f"{what} is simulated request by request, at most {MOST_EVENTS:,} of them"
         hint = "Simulate a part of it (seconds, --seconds), or choose the interval form, which leaves some of it out (--form interval)."
@@ -184,15 +182,16 @@ def _check_length(requests: float, what: str) -> None:
 
 
 def _would_merge(workload: OpenWorkload, storage: str, options: dict, throttled_s: float) -> bool:
-    """Says whether sequential requests that wait would be merged into fewer I/Os, which the
-    interval form does not do (SSD types)."""
-    sequential = max(workload.sequential_read_share, workload.sequential_write_share) > 0
-    hdd = any(member["volume_type"] in ("st1", "sc1") for member in core.parse_storage(storage)["members"])
-    return sequential and not hdd and options.get("merge", True) and throttled_s > 0
+    """Returns whether the load has sequential requests that wait on SSD types: they are merged into
+    fewer I/Os, which only the per-I/O form follows."""
+    is_sequential = max(workload.sequential_read_share, workload.sequential_write_share) > 0
+    is_hdd = any(member["volume_type"] in ("st1", "sc1") for member in core.parse_storage(storage)["members"])
+    return is_sequential and not is_hdd and options.get("merge", True) and throttled_s > 0
 
 
 def _check_row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkload, length: float) -> float:
-    """Returns the length of a row, s. Raises InputError."""
+    """Returns the length of a row, s: `interval_s`, else the points' in a recording, else a second
+    or a minute. Raises InputError for a wrong one or too many rows."""
     if interval_s is None:
         if isinstance(workload, OpenWorkload) and workload.kind == "recorded":
             interval_s = float(workload.points.select(pl.col("duration_s").max()).item())
@@ -208,7 +207,7 @@ def _check_row_length(interval_s: float | None, workload: OpenWorkload | ClosedW
 
 
 def choose_row_length(workload: OpenWorkload) -> float:
-    """Returns the length of a row where none is asked for, s."""
+    """Returns the default length of a row of a simulation, s."""
     return _check_row_length(None, workload, workload.span_s)
 
 

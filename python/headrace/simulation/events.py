@@ -1,4 +1,4 @@
-"""Checks what is to happen to the volumes in a run: a snapshot, a modification, degradations."""
+"""Checks the events of volumes in a simulation: a snapshot, a modification, degradations."""
 
 from __future__ import annotations
 
@@ -13,43 +13,44 @@ from headrace.errors import InputError, Refusals
 
 refuse = Refusals("headrace simulate --help")
 NS_PER_S = 1_000_000_000  # ns in a second: the core counts time in ns
-# Options as the core takes them, and those of one event: numbers, texts, and lists of either.
+# Options of a simulation or of one event as the core takes them: numbers, texts, and lists of them.
 EventOptions = dict[str, Any]
 
 
 def check_events(storage: str, options: EventOptions, length_s: float) -> None:
-    """Checks that what happens to the volumes is possible on this storage, and in a run of this
-    length. Raises InputError."""
+    """Raises InputError if an event in the `options` of a simulation is impossible on the storage,
+    or does not begin within a run of `length_s`."""
     with translate_core_errors():
-        now = core.parse_storage(storage)
+        parsed = core.parse_storage(storage)
     if options.get("modify"):
-        _check_modification(options["modify"], now, length_s)
+        _check_modification(options["modify"], parsed, length_s)
     if options.get("snapshot"):
-        _check_snapshot(options["snapshot"], now)
+        _check_snapshot(options["snapshot"], parsed)
     _check_degradations(options, length_s)
 
 
-def _check_modification(modify: EventOptions, now: core.ParsedStorage, length_s: float) -> None:
-    """Raises InputError for a target of another layout, and for one that the run does not reach."""
+def _check_modification(modify: EventOptions, before: core.ParsedStorage, length_s: float) -> None:
+    """Raises InputError if the target of a modification has another layout than the storage, or
+    takes effect after the end of the run."""
     with translate_core_errors():
         after = core.parse_storage(modify["storage"])
-    if len(after["members"]) != len(now["members"]) or any(
+    if len(after["members"]) != len(before["members"]) or any(
         member != after["members"][0] for member in after["members"]
     ):
-        rule = f"must have the layout of {now['text']}, with equal members"
+        rule = f"must have the layout of {before['text']}, with equal members"
         raise InputError(after["text"], rule, "Amazon EC2 API, ModifyVolume", "Only the volumes change, not the array.")
     start_s = modify.get("modifying_until_s")
     if isinstance(start_s, (int, float)) and start_s >= length_s:
         value = f"modification to {after['text']} that takes effect at {start_s:,.10g} s"
-        raise _make_late_refusal(value, length_s)
+        raise _refuse_late_event(value, length_s)
 
 
-def _check_snapshot(snapshot: EventOptions, now: core.ParsedStorage) -> None:
+def _check_snapshot(snapshot: EventOptions, parsed: core.ParsedStorage) -> None:
     """Raises InputError for a snapshot larger than the storage, and for an initialization rate that
     AWS does not sell."""
     written_gib = snapshot["written_bytes"] / GIB
-    if written_gib > now["usable_gib"]:
-        rule = f"is more than {now['text']} holds: {now['usable_gib']:,} GiB"
+    if written_gib > parsed["usable_gib"]:
+        rule = f"is more than {parsed['text']} holds: {parsed['usable_gib']:,} GiB"
         source = "Amazon EC2 API, CreateVolume: a volume is at least as large as its snapshot"
         raise InputError(f"snapshot of {written_gib:,.10g} GiB", rule, source, "Take a larger volume, or less data.")
     least, most = INITIALIZATION_RATE.least, INITIALIZATION_RATE.most
@@ -61,9 +62,8 @@ def _check_snapshot(snapshot: EventOptions, now: core.ParsedStorage) -> None:
 
 
 def _check_degradations(options: EventOptions, length_s: float) -> None:
-    """Raises InputError for degradations of a member that overlap, of which the model would follow
-    the first alone, and for one that the run does not reach. The core refuses what is not a list of
-    degradations."""
+    """Raises InputError if degradations of a member overlap (the model follows the first alone), or
+    one begins after the end of the run. Options that are not degradations are left to the core."""
     by_member: dict[int, list[_Degradation]] = {}
     try:
         for member, event in options.get("degradations") or ():
@@ -74,7 +74,7 @@ def _check_degradations(options: EventOptions, length_s: float) -> None:
     for member, spans in by_member.items():
         late = next((span for span in spans if span.start_s >= length_s), None)
         if late is not None:
-            raise _make_late_refusal(f"degradation of member {member}, {late}", length_s)
+            raise _refuse_late_event(f"degradation of member {member}, {late}", length_s)
         for before, after in pairwise(sorted(spans)):
             if after.start_s < before.end_s:
                 rule = f"overlaps another of this member, {before}"
@@ -93,7 +93,7 @@ class _Degradation(NamedTuple):
         return f"{self.start_s:,.10g} to {self.end_s:,.10g} s at {self.caps_percent:g} %"
 
 
-def _make_late_refusal(value: str, length_s: float) -> InputError:
+def _refuse_late_event(value: str, length_s: float) -> InputError:
     """Returns the refusal of an event after the end of the run."""
     hint = "Let it begin earlier, or simulate for longer."
     return refuse.input(value, f"is not in the run, which ends at {length_s:,.10g} s", hint)

@@ -1,4 +1,4 @@
-"""Texts of one line and their values: closed loads in fio's words, benchmarks, events of volumes.
+"""Parses texts of one line: closed loads in fio's terms, standard benchmarks, events of volumes.
 
 >>> parse_closed_load("fio:rw=randread,bs=16k,iodepth=8").bs_kib
 16.0
@@ -64,18 +64,17 @@ def parse_closed_load(text: str) -> ClosedWorkload:
 
 
 def parse_standard_settings(text: str) -> dict:
-    """Reads the arguments of `headrace.sysbench_tpcc` in
-    `sysbench-tpcc:warehouses=10,cache_gib=2,...`, of `headrace.hammerdb_tprocc` in
-    `hammerdb-tprocc:...`, or of `headrace.sysbench_oltp` in `sysbench:script=...`. Raises
-    InputError."""
-    head, _, rest = text.partition(":")
-    keys = {"sysbench-tpcc": TPCC_KEYS, "hammerdb-tprocc": TPROCC_KEYS}.get(head, OLTP_KEYS)
-    needed = ("cache_gib", "threads", *(("warehouses",) if "warehouses" in keys else ()))
+    """Returns the arguments of `headrace.sysbench_tpcc`, `headrace.hammerdb_tprocc` or
+    `headrace.sysbench_oltp` in a text such as `sysbench-tpcc:warehouses=10,cache_gib=2,...`,
+    `hammerdb-tprocc:...` or `sysbench:script=...`. Raises InputError."""
+    benchmark, _, rest = text.partition(":")
+    keys = {"sysbench-tpcc": TPCC_KEYS, "hammerdb-tprocc": TPROCC_KEYS}.get(benchmark, OLTP_KEYS)
+    required = ("cache_gib", "threads", *(("warehouses",) if "warehouses" in keys else ()))
     given = {
         key: _parse_value(key, value)
         for key, value in _parse_settings(rest, keys, refuse_standard.source, STANDARD_EXAMPLE).items()
     }
-    for key in needed:
+    for key in required:
         if key not in given:
             raise refuse_standard.input(quote_value(text), f"needs {key}", STANDARD_EXAMPLE)
     return given
@@ -96,7 +95,7 @@ def _parse_settings(text: str, keys: tuple[str, ...], source: str, example: str)
 
 
 def _parse_value(key: str, value: str) -> object:
-    """Returns a value as its key has it: text, distribution, switch, whole number or number. Raises
+    """Returns the value of a key: a text, a distribution, a switch or a number. Raises
     InputError."""
     if key in ("engine", "script", "flavor", "client_host"):
         return value
@@ -130,7 +129,7 @@ def parse_whole(what: str, text: str) -> int:
 
 
 def _parse_quantity(what: str, text: str, unit: str, low: float, high: float, example: str) -> float:
-    """Reads a number of a unit from low to high. Raises InputError."""
+    """Reads a number from `low` to `high`; `unit` is that of the refusal. Raises InputError."""
     try:
         value = float(text)
     except ValueError:

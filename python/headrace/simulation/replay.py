@@ -1,4 +1,4 @@
-"""A record of a real device, repeated on the virtual clock."""
+"""Replays the record of a real device on the virtual clock."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from headrace.base.encoding import Document
 
 @dataclass(frozen=True)
 class Replay(Document, schema="headrace-replay/1"):
-    """The answer of `replay`.
+    """The result of `replay`.
 
-    `equal`: requests whose decision was the recorded one to the nanosecond. `first_difference`:
+    `equal`: requests whose decision equals the recorded one to the nanosecond. `first_difference`:
     None, or `request`, `arrival`, `recorded`, `replayed`. `lateness` of the device's answers:
     `answers`, `p50_ns`, `p90_ns`, `p99_ns`, `p99_9_ns`, `max_ns`. `span`: ns. `cut_tail`: the
     record ends inside a frame.
@@ -31,7 +31,7 @@ class Replay(Document, schema="headrace-replay/1"):
 
     @property
     def agrees(self) -> bool:
-        """True if every decision is the recorded one."""
+        """Returns whether every decision equals the recorded one."""
         return self.equal == self.requests
 
 

@@ -1,4 +1,4 @@
-"""A replica behind a database: the rate it applies at, its lag, what semi-sync costs.
+"""Predicts a replica of a database: the rate at which it applies, its lag, the cost of semi-sync.
 
 >>> import headrace
 >>> shop = headrace.sysbench_tpcc(warehouses=100, engine="innodb", cache_gib=8, threads=16)
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
         onset_s: float | None
 
     class ReplicaDoubt(TypedDict):
-        """The 80 % interval of DRAWN, what was drawn for it, and the share that keeps up."""
+        """The 80 % interval of DRAWN_FIGURES, their values in each draw (`drawn`), and the share of
+        draws in which the replica keeps up."""
 
         low: dict[str, float | None] | None
         high: dict[str, float | None] | None
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
         drawn: dict[str, list[float]] | None
 
     class ReplicaOutcome(core.ReplicaFigures, ReplicaDoubt):
-        """The core's figures with their doubt, and what they are without bursts."""
+        """The core's figures, their interval, and rate and onset without bursts."""
 
         shares: dict[str, float]
         if_halved: dict[str, float]
@@ -81,12 +82,12 @@ MOST_DRAIN_S = 86_400
 DRAIN_S = 3_600  # where nothing is said: an hour
 # Processors where no instance is named: of so few MySQL makes one buffer pool instance.
 UNKNOWN_VCPUS = 4
-# A buffer pool that its server makes so much larger than it was set is told.
+# A buffer pool that the server makes larger than it was set by more than this factor is noted.
 ROUNDED = 1.01
 # Bounds of the 80 % interval.
 LOW, HIGH = 0.1, 0.9
-# Figures of each draw that are kept.
-DRAWN = ("applier_tps", "lag_at_load_end_s", "peak_lag_s", "catch_up_s", "source_tps")
+# Figures of a replica's summary of which an interval is given.
+DRAWN_FIGURES = ("applier_tps", "lag_at_load_end_s", "peak_lag_s", "catch_up_s", "source_tps")
 COLUMNS = (
     "t_s",
     "source_tps",
@@ -100,7 +101,7 @@ COLUMNS = (
     "balance_percent",
     "reads_per_tx",
 )
-# Settings of the core that a replica may have otherwise than its version.
+# Settings of the core in which a replica may differ from the defaults of its version.
 SETTINGS = (
     "mode",
     "workers",
@@ -126,13 +127,13 @@ class SemiSyncOptions:
 
 @dataclass(frozen=True)
 class Replica:
-    """Settings of a replica. A setting of None is the version's default, or as the source has it
+    """Settings of a replica. A setting of None is the version's default, or the source's
     (`cache_gib`, `instance`, `version`; `log_bin`: see `as_behind`).
 
-    `storage`: the catalog's notation; `log_storage`, `relay_storage`: volumes of their own for redo
-    and binary log, and for the relay log. `version`: mysql-8.0.36, mariadb-10.11 or the like; a
-    series without a patch number is its newest release. `mode`: who may be applied at once.
-    `reads_per_tx`: transactions of clients that read here, per transaction applied.
+    `storage`: the catalog's notation; `log_storage`, `relay_storage`: separate volumes for redo and
+    binary log, and for the relay log. `version`: such as mysql-8.0.36 or mariadb-10.11; a series
+    without a patch number is its newest release. `mode`: the rule by which transactions may be
+    applied at once. `reads_per_tx`: transactions of reading clients per transaction applied.
     """
 
     storage: str
@@ -154,18 +155,19 @@ class Replica:
 
     @property
     def release(self) -> str:
-        """The version whose defaults hold, as mysql-8.4."""
+        """Returns flavor and version number whose defaults hold, such as mysql-8.4."""
         flavor, version = self._split_version()
         return f"{flavor}-{find_number(version)}"
 
     @property
     def names_series(self) -> bool:
-        """True if a version is given without its patch number: its series is meant."""
+        """Returns whether a version is given without its patch number, as the name of a series."""
         parsed = parse_version(self._split_version()[1])
         return self.version is not None and parsed is not None and parsed[2] is None
 
     def _split_version(self) -> tuple[str, str]:
-        """Splits `version`, with or without a flavor in front; Percona Server is MySQL here."""
+        """Returns flavor and version number of `version` (None: DEFAULT_VERSION), which may begin
+        with a flavor; Percona Server counts as MySQL."""
         flavor, number = split_release(DEFAULT_VERSION if self.version is None else self.version)
         if flavor is None and not number.strip()[:1].isdigit():
             # An unknown server: `settings` refuses it by its name.
@@ -174,8 +176,8 @@ class Replica:
         return "mysql" if flavor == "percona" else flavor, number
 
     def find_version(self) -> tuple[str, str]:
-        """Returns the flavor and the version whose defaults hold: of a series without a patch
-        number its newest, which the core would take for its first. Raises InputError."""
+        """Returns the flavor and the version whose defaults hold; a series without a patch number
+        gets the newest, where the core would take the first. Raises InputError."""
         flavor, number = self._split_version()
         check_choice("flavor", flavor, tuple(MODES_OF))
         what, parsed = f"replica version {quote_value(self.version)}", parse_version(number)
@@ -189,16 +191,19 @@ class Replica:
         return flavor, f"{major}.{minor}.{NEWEST_PATCH if patch is None else patch}"
 
     def as_behind(self, workload: TransactionWorkload) -> Replica:
-        """Returns the replica with what it takes from its source: the source's version where none
-        is named; and with a source of the same flavor that is known, a binary log of its own, as
-        `headrace replica up` makes it (log_bin, log_slave_updates), so that it can take over."""
+        """Returns the replica with defaults from its source: the source's version if it has none,
+        and if the flavors are known to be the same, a binary log (log_bin, log_slave_updates), so
+        that it can take over, as `headrace replica up` makes it."""
         source_release = workload.server.known_release
         replica = self if self.version is not None or source_release is None else replace(self, version=source_release)
-        same = source_release is not None and replica.release.partition("-")[0] == source_release.partition("-")[0]
-        return replace(replica, log_bin=True) if same and replica.log_bin is None else replica
+        is_same_flavor = (
+            source_release is not None and replica.release.partition("-")[0] == source_release.partition("-")[0]
+        )
+        return replace(replica, log_bin=True) if is_same_flavor and replica.log_bin is None else replica
 
     def make_settings(self) -> core.ReplicaSettings:
-        """Returns the core's settings. Raises InputError."""
+        """Returns the core's settings of the version with those that are given. Raises
+        InputError."""
         flavor, version = self.find_version()
         with translate_core_errors():
             settings = core.replica_settings(flavor, version)
@@ -284,8 +289,8 @@ def predict_replica(
     replica) in s; they begin within the load and commit before the run ends. `source_tps`: the
     source's transactions a second as measured, instead of its run; `received`: the relay log has
     all of them from the start. `step_s`: seconds that a row stands for, and each figure of
-    `source_tps`. `draws`: databases and appliers drawn from what is known, for the interval. Raises
-    InputError.
+    `source_tps`. `draws`: databases and appliers drawn from their covariances for the interval.
+    Raises InputError.
     """
     if not isinstance(workload, TransactionWorkload):
         raise InputError(quote_value(workload), "is not a database in transactions", "headrace.predict_replica")
@@ -312,9 +317,9 @@ def predict_replica(
     grown = workload.scale_data(growth) if growth != 1.0 else workload
     replica = replica.as_behind(workload)
     settings = replica.make_settings()
-    own, about_cache = _compute_own_cache(replica, cache, instance, source["as_of"], grown.engine)
+    replica_cache, cache_warnings = _compute_replica_cache(replica, cache, instance, source["as_of"], grown.engine)
     run: core.ReplicaRun = {
-        **_read_replica(replica, settings, own, instance),
+        **_make_core_replica(replica, settings, replica_cache, instance),
         "semi_sync": _make_semi_sync(semi_sync, replica.release),
         "large": [_check_large(transaction, load_s, drain_s) for transaction in large],
         "drain_s": drain_s,
@@ -329,7 +334,7 @@ def predict_replica(
         "shares": dict(figures["shares"]),
         "if_halved": dict(figures["if_halved"]),
         **draw_doubts(grown, source, [run], [figures["usual_binding"]], draws)[0],
-        "without_bursts": _without_bursts(grown, source, run, answer["source_tps"], round(figures["load_s"])),
+        "without_bursts": _run_without_bursts(grown, source, run, answer["source_tps"], round(figures["load_s"])),
     }
     columns = {name: column for name, column in answer.items() if name != "summary"}
     rows = pl.DataFrame(columns).with_columns(
@@ -338,11 +343,11 @@ def predict_replica(
     return ReplicaPrediction(
         rows.select(COLUMNS),
         summary,
-        (*_list_warnings(grown, replica, settings, summary), *check_cache(cache, host), *about_cache),
+        (*_list_warnings(grown, replica, settings, summary), *check_cache(cache, host), *cache_warnings),
         replica,
         settings,
         source,
-        own,
+        replica_cache,
         source["as_of"] or core.newest_date(),
         grown,
     )
@@ -350,8 +355,8 @@ def predict_replica(
 
 @dataclass(frozen=True, eq=False)
 class SourceLoad:
-    """The load of a source behind which many replicas are judged: its database, its run as the core
-    takes it, and its transactions a second in each step of the run (`tps`)."""
+    """The load of a source of which many replicas are predicted: the database, the source's run as
+    the core takes it, and its transactions a second in each step of the run (`tps`)."""
 
     workload: TransactionWorkload
     source: core.DatabaseRun
@@ -364,7 +369,7 @@ class SourceLoad:
         return SourceLoad(self.workload, {**self.source, "step_s": self.source["step_s"] * per}, means)
 
     def summarize(self, replicas: Sequence[Replica]) -> list[core.ReplicaSummary]:
-        """Runs each replica until the load ends and returns what came of it. Raises InputError."""
+        """Runs each replica until the load ends and returns its summary. Raises InputError."""
         applier = make_applier(self.workload)
         with translate_core_errors():
             return core.replica_summaries(
@@ -376,43 +381,49 @@ class SourceLoad:
     def draw(
         self, replicas: Sequence[Replica], summaries: Sequence[core.ReplicaSummary], draws: int
     ) -> list[ReplicaDoubt]:
-        """Returns the doubt of each replica from its `summaries`. Raises InputError."""
+        """Returns the interval of each replica's figures from `draws` draws; `summaries` are those
+        of `summarize`. Raises InputError."""
         runs = [self._make_run(replica) for replica in replicas]
         bindings = [summary["usual_binding"] for summary in summaries]
         return draw_doubts(self.workload, self.source, runs, bindings, draws)
 
     def _make_run(self, replica: Replica) -> core.ReplicaRun:
         cache_gib, instance = self.source["cache_bytes"] / GIB, self.source["instance"]
-        own, _ = _compute_own_cache(replica, cache_gib, instance, self.source["as_of"], self.workload.engine)
-        return {**_read_replica(replica, replica.make_settings(), own, instance), "source_tps": list(self.tps)}
+        replica_cache, _ = _compute_replica_cache(
+            replica, cache_gib, instance, self.source["as_of"], self.workload.engine
+        )
+        return {
+            **_make_core_replica(replica, replica.make_settings(), replica_cache, instance),
+            "source_tps": list(self.tps),
+        }
 
 
-def _compute_own_cache(
+def _compute_replica_cache(
     replica: Replica, cache_gib: float, instance: str | None, as_of: str | None, engine: str
 ) -> tuple[float, list[str]]:
-    """Returns the replica's cache, GiB, as its server makes it of what is set, and what to know of
-    it on its instance. Raises InputError where its instance has no room for it."""
+    """Returns the replica's cache, GiB, rounded up as its server does, and warnings on it. Raises
+    InputError if it does not fit the memory of its instance."""
     given = cache_gib if replica.cache_gib is None else replica.cache_gib
-    own = check_number("replica-cache-gib", given, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
+    cache = check_number("replica-cache-gib", given, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
     if replica.instance is None and replica.cache_gib is None:
-        return own, []  # the source's: looked at already
+        return cache, []  # as the source's, which has been checked
     host = find_host(instance if replica.instance is None else replica.instance, as_of)
-    warnings = check_cache(own, host, "replica-cache-gib")
+    warnings = check_cache(cache, host, "replica-cache-gib")
     if replica.cache_gib is None or engine != "innodb":
-        return own, warnings
+        return cache, warnings
     pool_gib = (
-        core.innodb_pool_bytes(*replica.find_version(), own * GIB, UNKNOWN_VCPUS if host is None else host["vcpus"])
+        core.innodb_pool_bytes(*replica.find_version(), cache * GIB, UNKNOWN_VCPUS if host is None else host["vcpus"])
         / GIB
     )
-    if pool_gib > ROUNDED * own:
+    if pool_gib > ROUNDED * cache:
         rule = "its server rounds it up to whole chunks of 128 MiB"
-        warnings = [f"a buffer pool of {own:.4g} GiB becomes {pool_gib:.4g} GiB: {rule}", *warnings]
+        warnings = [f"a buffer pool of {cache:.4g} GiB becomes {pool_gib:.4g} GiB: {rule}", *warnings]
     return pool_gib, warnings
 
 
 def _check_large(transaction: tuple[float, float, float], load_s: float, drain_s: float) -> tuple[float, float, float]:
-    """Returns a large transaction. Raises InputError for one that cannot be, or that a run of
-    `load_s` and `drain_s` does not see."""
+    """Returns a large transaction as floats. Raises InputError for times out of range, and if it
+    begins after the load of `load_s` or commits after `drain_s` more."""
     at_s, source_s, replica_s = transaction
     what = f"large {at_s:.10g}:{source_s:.10g}:{replica_s:.10g}"
     check_number(f"{what}, begin", at_s, 0.0, LATEST_LARGE_S, "s", refuse)
@@ -427,11 +438,11 @@ def _check_large(transaction: tuple[float, float, float], load_s: float, drain_s
     return float(at_s), float(source_s), float(replica_s)
 
 
-def _read_replica(
-    replica: Replica, settings: core.ReplicaSettings, own: float, instance: str | None
+def _make_core_replica(
+    replica: Replica, settings: core.ReplicaSettings, replica_cache_gib: float, instance: str | None
 ) -> core.ReplicaRun:
-    """Returns the replica as the core takes it, without a load. `own`: its cache, GiB. Raises
-    InputError."""
+    """Returns the replica as the core takes it, without a load. `replica_cache_gib`: its cache,
+    GiB. Raises InputError."""
     check_choice("replica start", replica.start, ("cold", "warm"))
     if replica.start_balance_percent is not None:
         check_number("replica start-balance", replica.start_balance_percent, 0.0, 100.0)
@@ -440,7 +451,7 @@ def _read_replica(
         "log_storage": replica.log_storage,
         "relay_storage": replica.relay_storage,
         "instance": instance if replica.instance is None else replica.instance,
-        "cache_bytes": own * GIB,
+        "cache_bytes": replica_cache_gib * GIB,
         "start": replica.start,
         "start_balance_percent": replica.start_balance_percent,
         "reads_per_tx": check_number("replica-reads", replica.reads_per_tx, 0.0, 1e4),
@@ -453,15 +464,15 @@ def _read_replica(
     }
 
 
-# Steps of the run without bursts, at most: a rate, not a chart, is asked of it.
+# Most steps of the run without bursts, which gives a rate, not a chart.
 STEPS_WITHOUT_BURSTS = 360
 
 
-def _without_bursts(
+def _run_without_bursts(
     workload: TransactionWorkload, source: core.DatabaseRun, run: core.ReplicaRun, tps: Sequence[float], load_s: int
 ) -> WithoutBursts | None:
-    """Returns rate and onset of the same replica when the credits of its volumes and the EBS burst
-    of its instance are spent; None where the run began so or with a balance of its own."""
+    """Returns rate and onset of a replica whose volumes have no credits and whose instance no EBS
+    burst; None if the balance at the start of the run is given."""
     if run["start_balance_percent"] is not None:
         return None
     load = list(tps)[: max(1, round(load_s / source["step_s"]))]
@@ -473,8 +484,8 @@ def _without_bursts(
 
 
 def _make_semi_sync(options: SemiSyncOptions | None, version: str) -> core.SemiSync | None:
-    """Returns semi-sync as the core takes it; None without it. Raises InputError. `version`: such
-    as mysql-8.4."""
+    """Returns semi-sync as the core takes it for a server of `version` (such as mysql-8.4); None
+    without options. Raises InputError."""
     if options is None:
         return None
     trips = [check_number("semi-sync", trip, 0.0, 60_000.0, "ms") for trip in options.round_trips_ms]
@@ -492,26 +503,25 @@ def _make_semi_sync(options: SemiSyncOptions | None, version: str) -> core.SemiS
 
 # Limits that hold an applier back and are not storage: its own processor time, and transactions
 # that it may not apply at once.
-OF_SERVER = ("processor", "cores", "dependencies", "workers", "large-transaction")
+SERVER_BINDINGS = ("processor", "cores", "dependencies", "workers", "large-transaction")
 
 
 def _measure_distances(
     workload: TransactionWorkload, run: core.ReplicaRun, as_of: str | None, binding: str
 ) -> Distances:
-    """Says how far a replica lies from the runs of its source. `binding`: what holds the applier
-    back most of the time."""
+    """Returns the distances of a replica's prediction from the runs of its source; `binding` is the
+    limit of the applier most of the time."""
     host = find_host(run["instance"], as_of)
     return workload.compute_distances(
         cache_gib=run["cache_bytes"] / GIB,
-        # A cold replica warms up while it applies: its first hours are not told apart. Workers are
-        # not clients, their rate is not that of clients, and changes of the version are in the
-        # settings.
+        # None counts as in the runs: the warm-up of a cold replica is not judged, workers are not
+        # clients, and the settings have the differences between versions.
         transactions=None,
         threads=None,
         tps=None,
         release=None,
         storage=run["storage"],
-        limit="demand" if binding in ("none", "receive") else "cpu" if binding in OF_SERVER else "storage",
+        limit="demand" if binding in ("none", "receive") else "cpu" if binding in SERVER_BINDINGS else "storage",
         core_speed=None if host is None else host["core_speed"],
         vcpus=None if host is None else host["vcpus"],
     )
@@ -524,9 +534,9 @@ def draw_doubts(
     bindings: Sequence[str],
     draws: int,
 ) -> list[ReplicaDoubt]:
-    """Returns for each replica the 80 % interval of what is asked for: databases and appliers as
-    probable as what is known says, the same ones for all, and what no parameter covers. `bindings`:
-    what holds each applier back most of the time."""
+    """Returns for each replica the 80 % interval of DRAWN_FIGURES, from databases and appliers
+    drawn from their spreads, the same for all replicas, and the error that no parameter covers.
+    `bindings` has the usual limit of each applier."""
     if draws == 0 or not runs:
         return [{"low": None, "high": None, "keeps_up": None, "drawn": None} for _ in runs]
     import numpy as np  # a tenth of a second that no other command should pay
@@ -539,24 +549,26 @@ def draw_doubts(
         workload.compute_unexplained(_measure_distances(workload, run, source["as_of"], binding))
         for run, binding in zip(runs, bindings, strict=True)
     ]
-    worlds: list[tuple[int, dict[str, object]]] = []
-    for place, database in enumerate(databases):
-        world = replace(workload, database=database)
-        # Three standard deviations at most: a tail that nobody has seen decides nothing.
+    drawn_runs: list[tuple[int, dict[str, object]]] = []
+    for index, database in enumerate(databases):
+        drawn_workload = replace(workload, database=database)
+        # Three standard deviations at most, so that tails without evidence decide nothing.
         deltas = {name: spread[name] * float(np.clip(chance.standard_normal(), -3.0, 3.0)) for name in spread}
         unexplained = float(chance.standard_normal())
         for run, width in zip(runs, widths, strict=True):
-            wide = {name: deltas[name] + width * unexplained for name in ("cpu_ms", "flush_factor")}
-            worlds.append((place, {**run, "applier": make_applier(world, deltas | wide)}))
+            widened = {name: deltas[name] + width * unexplained for name in ("cpu_ms", "flush_factor")}
+            drawn_runs.append((index, {**run, "applier": make_applier(drawn_workload, deltas | widened)}))
     with translate_core_errors():
-        summaries = core.replica_summaries(databases, coarse, worlds)
-    return [_compute_doubt(summaries[place :: len(runs)]) for place in range(len(runs))]
+        summaries = core.replica_summaries(databases, coarse, drawn_runs)
+    return [_compute_doubt(summaries[index :: len(runs)]) for index in range(len(runs))]
 
 
 def _compute_doubt(summaries: Sequence[core.ReplicaSummary]) -> ReplicaDoubt:
-    """Returns the interval of a replica from its runs in each database drawn."""
+    """Returns the interval of a replica's figures from its summaries, one per draw."""
     figures = [cast("dict[str, float | None]", summary) for summary in summaries]
-    drawn = {name: [math.inf if (value := summary[name]) is None else value for summary in figures] for name in DRAWN}
+    drawn = {
+        name: [math.inf if (value := summary[name]) is None else value for summary in figures] for name in DRAWN_FIGURES
+    }
     return {
         "low": {name: _quantile(values, LOW) for name, values in drawn.items()},
         "high": {name: _quantile(values, HIGH) for name, values in drawn.items()},
@@ -577,7 +589,7 @@ def _quantile(values: list[float], share: float) -> float | None:
 def _list_warnings(
     workload: TransactionWorkload, replica: Replica, settings: core.ReplicaSettings, summary: ReplicaOutcome
 ) -> list[str]:
-    """Lists what the reader must know."""
+    """Returns warnings on the assumptions and results of a replica's prediction, in sentences."""
     warnings = []
     if workload.replica is None or not workload.replica.values:
         warnings.append(
@@ -598,15 +610,15 @@ def _list_warnings(
             f"and the instance's EBS burst spent it applies {spent['applier_tps']:,.4g} tps of {summary['source_tps']:,.4g}, "
             "and falls behind. A day (--seconds 86400) shows when."
         )
-    price = summary["semi_sync"]
-    if price is not None and settings["sync_relay_log"] != 1:
+    semi_sync = summary["semi_sync"]
+    if semi_sync is not None and settings["sync_relay_log"] != 1:
         warnings.append(
             f"Semi-sync with sync_relay_log = {settings['sync_relay_log']:,}: an acknowledged transaction is in the replica's "
             "memory, not on its disk. If both hosts lose power it is gone; sync_relay_log = 1 prevents that."
         )
-    if price is not None and price["times_out"]:
+    if semi_sync is not None and semi_sync["times_out"]:
         warnings.append(
-            f"A commit would wait {price['added_ms']:,.4g} ms, longer than the timeout: the source goes on without semi-sync."
+            f"A commit would wait {semi_sync['added_ms']:,.4g} ms, longer than the timeout: the source goes on without semi-sync."
         )
     if settings["mode"] != "single" and (settings["workers"] or 0) <= 1 and summary["onset_s"] is not None:
         warnings.append(f"{replica.release} applies with one thread here: workers = {settings['workers']}.")

@@ -24,7 +24,13 @@ from headrace.base.encoding import Document
 from headrace.base.instances import check_fits_memory
 from headrace.base.units import GIB, Day, normalise_day
 from headrace.errors import InputError, Refusals
-from headrace.simulation.database import DRAWS, MAX_SECONDS, count_transactions, find_usual_cap, warn_of_bursts
+from headrace.simulation.database import (
+    DRAWS,
+    check_run_settings,
+    count_transactions,
+    find_usual_cap,
+    warn_of_bursts,
+)
 from headrace.simulation.replica import Replica, predict_replica
 from headrace.simulation.settings import MOST_READERS
 from headrace.workload.parameters import count_data_bytes
@@ -35,23 +41,23 @@ refuse = Refusals("headrace predict --help")
 SECONDS = 600  # of a comparison: a warm cache changes no more
 SECONDS_A_MONTH = 730.0 * 3_600.0  # of the AWS pricing calculator's month
 MILLION = 1e6
-# Doubt that no calibration covers, relative standard deviations of tps. RDS: its engine settings
+# Errors of tps that no calibration covers, relative standard deviations. RDS: its engine settings
 # and hosts are not ours to see (guess). Aurora: the scatter of the published runs that were not
 # fitted (12 to 22 %), and twice that where no published run is near (guess).
 UNSEEN = {"rds:single-az": 0.10, "rds:multi-az": 0.15, "rds:multi-az-cluster": 0.15}
 UNSEEN_AURORA, UNSEEN_AURORA_FAR = 0.20, 0.40
 # A published run is near when processors, clients, and data over cache are within this factor.
-NEAR = 2.0
+NEAR_FACTOR = 2.0
 # Deployments without MariaDB: Aurora, and Multi-AZ clusters of RDS.
-MYSQL_ALONE = ("aurora", "rds:multi-az-cluster")
+MYSQL_ONLY = ("aurora", "rds:multi-az-cluster")
 # A published figure that is a rate of work.
 RATES = ("tps", "writes_s", "reads_s", "tpmC")
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A figure of a service, or words, with where it comes from. `confirmed` False: a guess, or
-    not read in a stored source."""
+    """A figure of a service with its source, the day of the source and a note; `confirmed` is False
+    for a guess, and for one that was not read in a stored source."""
 
     value: float | None
     source: str
@@ -62,10 +68,10 @@ class Fact:
 
 @dataclass(frozen=True)
 class ReaderLag:
-    """Lag of a reader. `ms`: its mean and its highest in the second half of the run, None where
-    there is no reader or no model of it; `words`: how it replicates. `keeps_up`: the share of the
-    databases drawn with which a replica by binary log is not left behind. `cpu_share`: share of its
-    processors that applies (Aurora)."""
+    """Lag of a reader. `ms`: mean and maximum in the second half of the run, None without a reader
+    or a model of it; `words`: how it replicates. `keeps_up`: share of the drawn databases with
+    which a replica by binary log keeps up. `cpu_share`: share of its processors that apply
+    (Aurora)."""
 
     ms: tuple[float, float] | None
     words: str
@@ -75,8 +81,8 @@ class ReaderLag:
 
 @dataclass(frozen=True)
 class ServiceBill:
-    """Bill of a month, USD. `usd_month`: its sum, None without a price. `missing`: items without
-    one. `million_ios`: I/Os of the month, which Aurora Standard bills."""
+    """Bill of a month in USD. `usd_month`: its total, None if a price is missing; `missing`: items
+    without a price. `million_ios`: millions of I/Os in the month, which Aurora Standard bills."""
 
     items: tuple[core.CostItem, ...] = ()
     missing: tuple[str, ...] = ()
@@ -86,14 +92,14 @@ class ServiceBill:
 
 @dataclass(frozen=True)
 class ServiceOutcome:
-    """Answer for one deployment of a service.
+    """Result for one deployment of a service.
 
-    `refusal`: why it cannot be, or None; then everything below is there. `volumes`: the EBS volumes
-    behind it in storage notation, None for Aurora. `tps` with its 80 % interval, `p50_ms`, `p95_ms`
-    and `p99_ms` of response times, `cap` (what binds). `rto_s`: low and high end of a failover;
-    `rpo_s`: lost when the instance is lost, and when its zone is. `ios_per_tx`: billed reads and
-    writes of a transaction (Aurora). `cannot`: its limitations. `confidence`: the evidence behind
-    the answer.
+    `refusal`: why it is not possible, or None; then the other fields have values. `volumes`: the
+    EBS volumes behind it in storage notation, None for Aurora. `tps` with its 80 % interval,
+    `p50_ms`, `p95_ms` and `p99_ms` of response times, `cap` (what binds). `rto_s`: low and high end
+    of a failover; `rpo_s`: lost when the instance is lost, and when its zone is. `ios_per_tx`:
+    billed reads and writes of a transaction (Aurora). `cannot`: its limitations. `confidence`: the
+    evidence behind the answer.
     """
 
     deployment: str
@@ -190,7 +196,9 @@ def compare(
     day = normalise_day(as_of)
     cache = workload.cache_gib if cache_gib is None else cache_gib
     clients = None if arrivals_tps is not None else (workload.threads if threads is None else threads)
-    _check(seconds, cache, clients, readers, busy_percent, growth, draws)
+    check_run_settings(seconds, cache, clients, growth, draws)
+    check_whole("readers", readers, 0, MOST_READERS)
+    check_number("busy-percent", busy_percent, 0.0, 100.0, "%")
     database = workload.scale_data(growth) if growth != 1.0 else workload
     with translate_core_errors():
         deployments = core.deployments(list(on))
@@ -199,7 +207,7 @@ def compare(
         core.parse_storage(storage)
     if not deployments:
         raise refuse.input("on", "names no service", "For example --on ec2,rds,aurora.")
-    comparison = _Asked(
+    comparison = _Comparison(
         database,
         storage,
         instance,
@@ -236,7 +244,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Comparison:
     """One question, and its answer for a deployment."""
 
     workload: TransactionWorkload
@@ -255,7 +263,8 @@ class _Asked:
     draws: int
 
     def predict_outcome(self, deployment: str) -> tuple[ServiceOutcome, list[str]]:
-        """Says what the deployment gives, or why it cannot be; and warns of what does not last."""
+        """Returns the outcome of a deployment, with a refusal if it is not possible, and warnings
+        of burst credits that run out."""
         aurora = deployment.startswith("aurora")
         name = self.instance if deployment == "ec2" else f"db.{self.instance.removeprefix('db.')}"
         try:
@@ -311,20 +320,22 @@ class _Asked:
         return outcome, [f"{deployment}: {warning}" for warning in warnings]
 
     def compute_data_gib(self) -> float:
-        """Returns the GiB of data that Aurora bills: as the workload says, else its pages."""
+        """Returns the size of the data in GiB, which Aurora bills: the workload's, else that of its
+        pages."""
         if self.workload.size_gib is not None:
             return self.workload.size_gib
         return count_data_bytes(self.workload.database) / GIB
 
     def find_break_even(self, outcomes: Sequence[ServiceOutcome]) -> BreakEven | None:
-        """Finds where both configurations of Aurora cost the same. None where one has no price."""
+        """Returns the break-even of both configurations of Aurora; None if one has no price or is
+        not among the outcomes."""
         by_deployment = {outcome.deployment: outcome for outcome in outcomes}
         pair = [by_deployment.get(name) for name in ("aurora:standard", "aurora:io-optimized")]
         items = [outcome.bill.items for outcome in pair if outcome is not None and outcome.bill.usd_month is not None]
         return compute_break_even(*items) if len(items) == 2 else None
 
     def list_notes(self) -> list[str]:
-        """Lists what holds for all of them."""
+        """Returns notes on all outcomes, in sentences."""
         lines = [
             "A bill counts the server, its storage and its I/O; backups, snapshots, traffic and support are left out.",
             "ec2 and rds:single-az are one server without a replica; Aurora has the readers of --readers. The lag that "
@@ -341,8 +352,8 @@ class _Asked:
         return core.rds_storage(self.storage, self.day)["array"] if deployment.startswith("rds") else None
 
     def _run(self, database: dict, deployment: str, volumes: str | None, seed: int | None) -> pl.DataFrame:
-        """Runs a database on a deployment and returns a row a second; where `seed` is None, means
-        without scatter in 60 rows at most."""
+        """Runs a database on a deployment and returns a row a second; with a `seed` of None means
+        without scatter, in at most 60 rows."""
         run = {
             "deployment": deployment,
             "storage": volumes,
@@ -364,9 +375,8 @@ class _Asked:
     def _estimate_interval(
         self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, near: int
     ) -> tuple[float, float]:
-        """Returns the ends of the 80 % interval of transactions a second: databases as probable as
-        the calibration says, what no parameter covers so far from the runs, and what is not seen of
-        the service."""
+        """Returns the ends of the 80 % interval of tps: from databases drawn from the calibration,
+        the error that no parameter covers, and that of the service (`get_unseen`)."""
         logs = []
         with translate_core_errors():
             for database in self.workload.draw_databases(self.draws, 1):
@@ -380,10 +390,10 @@ class _Asked:
             cache_gib=self.cache_gib,
             transactions=count_transactions(self.start, rows),
             threads=self.clients,
-            # Aurora's storage is none of the catalog's kinds: how far it is, `unseen` says.
+            # None for Aurora, whose storage is not in the catalog: `get_unseen` covers it.
             storage=volumes,
             limit=find_usual_cap(rows),
-            release=None,  # the service's own, which `unseen` covers
+            release=None,  # the service's own, which `get_unseen` covers
             tps=tps,
             core_speed=host["core_speed"],
             vcpus=host["vcpus"],
@@ -398,8 +408,8 @@ class _Asked:
     def _count_ios(
         self, deployment: str, half: pl.DataFrame, reads: float, tps: float
     ) -> tuple[float, tuple[float, float] | None]:
-        """Returns the millions of I/Os of a month, and for Aurora those billed of a transaction,
-        reads and writes (else None)."""
+        """Returns the millions of I/Os of a month, and for Aurora the billed reads and writes of a
+        transaction (else None)."""
         used = self.busy_percent / 100.0 * SECONDS_A_MONTH / MILLION
         if not deployment.startswith("aurora"):
             return float(half["iops"].mean() or 0.0) * used, None  # pyright: ignore[reportArgumentType]
@@ -410,8 +420,8 @@ class _Asked:
     def _estimate_lag(
         self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, vcpus: int
     ) -> ReaderLag:
-        """Returns the lag of a reader: of Aurora from the redo log that it applies at `tps`, else
-        of a replica by binary log; without figures where no reader serves."""
+        """Returns the lag of a reader: for Aurora from the redo log that it applies at `tps`, else
+        that of a replica by binary log; without figures if a deployment has no reader."""
         if deployment.startswith("aurora"):
             if self.readers == 0:
                 return ReaderLag(None, "no reader")
@@ -458,31 +468,33 @@ class _Asked:
 
 
 def runs_mariadb(deployment: str) -> bool:
-    """Says whether a deployment has MariaDB among its engines."""
-    return not deployment.startswith(MYSQL_ALONE)
+    """Returns whether a deployment offers MariaDB."""
+    return not deployment.startswith(MYSQL_ONLY)
 
 
 def find_option(deployment: str, readers: int) -> str | None:
-    """Says what the rules of a service tell apart: an Aurora cluster with a reader, or without."""
+    """Returns the option by which rules of a service differ: "reader" or "no-reader" for Aurora,
+    None for others."""
     if not deployment.startswith("aurora"):
         return None
     return "reader" if readers else "no-reader"
 
 
 def get_failover_facts(deployment: str, day: str | None, readers: int) -> tuple[Fact, Fact]:
-    """Returns the least and the most time until the database is back after its server is lost,
-    s."""
+    """Returns the least and the most time, in s, until the database is back after its server is
+    lost (RTO)."""
     option = find_option(deployment, readers)
     return get_fact(deployment, "rto_low", day, option), get_fact(deployment, "rto_high", day, option)
 
 
 def get_loss_facts(deployment: str, day: str | None) -> tuple[Fact, Fact]:
-    """Returns the time whose commits are lost with the instance, and with its zone, s."""
+    """Returns the time, in s, of commits that are lost with the instance, and with its zone
+    (RPO)."""
     return get_fact(deployment, "rpo_instance", day), get_fact(deployment, "rpo_zone", day)
 
 
 def get_fact(deployment: str, key: str, day: str | None, option: str | None = None) -> Fact:
-    """Returns a rule of a service on a day as a fact; one without a value where none is known."""
+    """Returns a rule of a service on a day as a fact, without a value if none is known."""
     rule = core.managed_rule(deployment, key, day, option)
     if rule is None:
         return Fact(None, "unsourced", "", False, "not known")
@@ -491,35 +503,37 @@ def get_fact(deployment: str, key: str, day: str | None, option: str | None = No
 
 
 def get_unseen(deployment: str, near: int) -> float:
-    """Says what no calibration covers of a deployment: relative standard deviation of its tps.
-    `near`: published runs near the question (`count_near_published`)."""
+    """Returns the relative standard deviation of a deployment's tps that no calibration covers;
+    `near` is the number of published runs near the question (`count_near_published`)."""
     if deployment.startswith("aurora"):
         return UNSEEN_AURORA if near else UNSEEN_AURORA_FAR
     return UNSEEN.get(deployment, 0.0)
 
 
 def count_near_published(vcpus: int, clients: int | None, data_gib: float, cache_gib: float) -> int:
-    """Counts the published runs of Aurora that lie near a question: processors, clients, data over
-    cache."""
+    """Returns the number of published runs of Aurora whose processors, clients, and data over cache
+    are within NEAR_FACTOR of these."""
 
-    def close(figure: float, other: float) -> bool:
-        return 1 / NEAR <= figure / other <= NEAR
+    def is_close(figure: float, other: float) -> bool:
+        return 1 / NEAR_FACTOR <= figure / other <= NEAR_FACTOR
 
     count = 0
     for row in core.published_services():
         if row["service"] != "aurora" or row["metric"] not in RATES or row["clients"] is None:
             continue
         host = core.instance(row["class"].removeprefix("db."), None)
-        room = core.cache_gib_for(host["memory_mib"] / 1024)
+        cache_of_class = core.cache_gib_for(host["memory_mib"] / 1024)
         # Data that fit the cache are alike, however small they are.
-        over = [max(1.0, data / cache) for data, cache in ((row["data_gb"] or 0.0, room), (data_gib, cache_gib))]
-        same_load = clients is None or close(row["clients"], clients)
-        count += same_load and close(host["vcpus"], vcpus) and close(*over)
+        data_over_cache = [
+            max(1.0, data / cache) for data, cache in ((row["data_gb"] or 0.0, cache_of_class), (data_gib, cache_gib))
+        ]
+        same_load = clients is None or is_close(row["clients"], clients)
+        count += same_load and is_close(host["vcpus"], vcpus) and is_close(*data_over_cache)
     return count
 
 
 def describe_confidence(deployment: str, near: int) -> str:
-    """Says what stands behind an answer, in words."""
+    """Returns a sentence on the evidence behind a deployment's figures."""
     if deployment.startswith("aurora"):
         rows = [row for row in core.published_services() if row["service"] == "aurora" and row["metric"] in RATES]
         within = f"{near} of {len(rows)} published Aurora figures lie near this question"
@@ -530,26 +544,11 @@ def describe_confidence(deployment: str, near: int) -> str:
 
 
 def compute_break_even(standard: Sequence[core.CostItem], optimized: Sequence[core.CostItem]) -> BreakEven | None:
-    """Finds where two bills of Aurora that differ in who pays for I/O are equal. None without a
-    price of I/O."""
+    """Returns the I/O at which the bills of Aurora Standard and I/O-Optimized are equal; None if
+    `standard` has no price of I/O."""
     price = next((item["unit_price_usd"] for item in standard if "I/O" in item["item"]), None)
     if not price:
         return None
     fixed = [sum(item["usd"] for item in bill if "I/O" not in item["item"]) for bill in (standard, optimized)]
     usd = fixed[1] - fixed[0]
     return BreakEven(usd, usd / price, usd / price * MILLION / SECONDS_A_MONTH, 100.0 * usd / (fixed[0] + usd))
-
-
-def _check(
-    seconds: int, cache: float, clients: int | None, readers: int, busy: float, growth: float, draws: int
-) -> None:
-    """Raises InputError for a figure out of range: seconds, GiB of cache, clients, readers, percent
-    of the month, growth (a factor), draws."""
-    check_whole("seconds", seconds, 1, MAX_SECONDS)
-    check_number("cache-gib", cache, 0.001, 65_536)
-    if clients is not None:
-        check_whole("threads", clients, 1, 65_536)
-    check_whole("readers", readers, 0, MOST_READERS)
-    check_number("busy-percent", busy, 0.0, 100.0, "%")
-    check_number("growth", growth, 0.001, 1000)
-    check_whole("draws", draws, 0, 10_000)

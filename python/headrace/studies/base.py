@@ -148,7 +148,7 @@ class StudyResult(Shown):
 
 
 def tabulate(title: str, columns: str, rows: Iterable[tuple]) -> StudyTable:
-    """Returns a table whose columns are read from `a | b | c`."""
+    """Returns a table whose column names are given as `a | b | c`."""
     return StudyTable(title, tuple(columns.split(" | ")), tuple(rows))
 
 
@@ -185,7 +185,7 @@ def compute_iops(run: Simulation) -> float:
 
 
 def require_figure(value: float | None) -> float:
-    """Returns a figure of a simulation that must have it."""
+    """Returns a figure of a simulation, which must not be None."""
     assert value is not None, "the simulation has no such figure"
     return value
 
@@ -198,8 +198,8 @@ def compute_error_percent(result: float, published: float) -> float:
 def compare(
     what: str, figure: Figure, result: float, tolerance_percent: float | None = None, note: str = ""
 ) -> Verdict:
-    """Returns a verdict on a published figure and ours in its unit. Without a tolerance nothing is
-    promised and `within` is None."""
+    """Returns the verdict on a published figure and ours in its unit; without a tolerance `within`
+    is None."""
     error = compute_error_percent(result, figure.value)
     within = None if tolerance_percent is None else abs(error) <= tolerance_percent + ROUNDING
     return Verdict(what, figure.value, result, figure.unit, error, within, tolerance_percent, figure.source, note)
@@ -208,10 +208,10 @@ def compare(
 def compare_figures(
     name: str, results: Mapping[str, float], derived: Mapping[str, Figure] | None = None, **values: object
 ) -> list[Verdict]:
-    """Returns a verdict on each result, in their order. `[verdicts]` of `texts/NAME.toml` says
-    which published figure it is compared with, in which words, within which tolerance, percent ("":
-    nothing is promised), and with which note. `derived`: figures that follow from published ones;
-    `values`: of words and notes."""
+    """Returns a verdict on each result, in their order. `[verdicts]` of `texts/NAME.toml` has for
+    each the published figure, the description, the tolerance in percent ("": none) and the note.
+    `derived` has figures that follow from published ones, `values` those that fill descriptions and
+    notes."""
     by_name, verdicts = read_figures(name) | dict(derived or {}), []
     for key, result in results.items():
         figure, what, tolerance, note = _read_texts(name)["verdicts"][key]
@@ -221,7 +221,7 @@ def compare_figures(
 
 
 def judge_answers(what: str, published: str, result: str, source: Source, same: bool | None, note: str = "") -> Verdict:
-    """Returns a verdict on two answers in words."""
+    """Returns the verdict on two answers in words, which must be the same."""
     return Verdict(what, published, result, "", None, same, None, source, note)
 
 
@@ -236,7 +236,8 @@ def judge(
     *,
     simulated: float | str | None = None,
 ) -> Verdict:
-    """Returns a verdict on a figure whose bounds are not a percentage: `note` says which."""
+    """Returns the verdict on a figure whose bounds are not a percentage, and are explained in
+    `note`."""
     error = None if isinstance(published, str) else compute_error_percent(result, published)
     return Verdict(what, published, result, unit, error, within, None, source, note, simulated)
 
@@ -269,12 +270,13 @@ def read_notes(name: str, **values: object) -> tuple[str, ...]:
 
 
 def find_reason(name: str, of: str) -> str:
-    """Returns why a figure is off, from the same file; "" where it does not say."""
+    """Returns the reason why a figure of a study is off, from `texts/NAME.toml`; "" without one."""
     return _read_texts(name).get("reasons", {}).get(of, "")
 
 
 def read_scale_rows(name: str, **values: object) -> tuple[tuple[str, ...], ...]:
-    """Returns what a study on the lab scales, from the same file: what, published, here, why."""
+    """Returns the rows on what a study on the lab scales, from `texts/NAME.toml`: what, published,
+    here, why."""
     return tuple(tuple(cell.format(**values) for cell in row) for row in _read_texts(name)["scale"])
 
 
@@ -284,8 +286,8 @@ def _read_texts(name: str) -> dict:
 
 
 class StepProgress:
-    """Reports progress in equal steps to a function that takes the share done (0-1), or to
-    nobody."""
+    """Reports progress in equal steps to a function that takes the share done (0-1), if one is
+    given."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self.total = max(total, 1)

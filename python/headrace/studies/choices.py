@@ -80,13 +80,14 @@ def _get_eras(day: str) -> dict[str, core.Era]:
 
 
 def _is_disk(era: core.Era) -> bool:
-    """Says whether a type is st1 or sc1: a random or small request costs a whole 1 MiB unit."""
+    """Returns whether a type is st1 or sc1, which charge a whole unit of 1 MiB for a random or
+    small request."""
     return era["random_charges_full_unit"]
 
 
 def find_max_volume_iops(volume_type: str, day: str) -> int:
-    """Returns the most IOPS that one volume of a type can have on a day. It asks for the largest
-    volume and, if IOPS are provisioned, for more and more."""
+    """Returns the most IOPS of a single volume of a type on a day, by trying the largest volume
+    with ever more provisioned IOPS."""
     size = _get_eras(day)[volume_type]["size_gib"]["max"]["value"]
     if volume_type not in ("gp3", "io1", "io2"):
         return int(base.get_limits(f"{volume_type}:{size}", day)["iops"])
@@ -98,8 +99,8 @@ def find_max_volume_iops(volume_type: str, day: str) -> int:
 
 
 def _rank_by_cost(specs: dict[str, str | None], day: str) -> TypeAnswer:
-    """Orders volume types by USD a month of the storage that does the job; a type without one
-    (None) is left out."""
+    """Returns volume types by the USD a month of their storage in `specs`, the cheapest first,
+    without those that have none (None)."""
     priced = sorted(
         (base.compute_monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None
     )
@@ -191,8 +192,8 @@ def find_max_ebs_iops(day: str) -> int:
 
 
 def choose_over_80k(day: str) -> TypeAnswer:
-    """Returns a single volume if one reaches it, else a stripe on an instance that lets it through,
-    else local disks."""
+    """Returns a single volume with the IOPS if there is one, else a stripe on an instance whose
+    limits allow them, else local disks."""
     single = {name: top for name in _get_eras(day) if (top := find_max_volume_iops(name, day)) >= MANY_IOPS}
     most = find_max_ebs_iops(day)
     if single and most >= MANY_IOPS:
@@ -211,7 +212,7 @@ def choose_over_80k(day: str) -> TypeAnswer:
 
 
 def _describe_cheapest_local(day: str) -> str:
-    """Returns the cheapest instance whose documented local write IOPS reach it."""
+    """Returns the cheapest instance whose documented local write IOPS are enough."""
     local = []
     with translate_core_errors():
         for instance in core.instances(day):
@@ -230,7 +231,7 @@ def _describe_cheapest_local(day: str) -> str:
 
 
 def _get_yearly_failures(era: core.Era) -> float:
-    """Returns the upper end of the promised range, %."""
+    """Returns the upper end of the promised annual failure rate of a type, percent."""
     promised = era.get("durability_afr_percent")
     assert promised is not None, era
     return promised["value"][1]
@@ -300,7 +301,7 @@ QUESTIONS: tuple[tuple[str, str, Callable[[str], TypeAnswer]], ...] = (
 
 
 def run(progress: base.Progress | None = None) -> base.StudyResult:
-    """Asks every question on each day."""
+    """Answers every question on each day, and judges the answers of the article."""
     answers_of = {row["question"]: row for row in base.read_published("choices")}
     steps = base.StepProgress(len(QUESTIONS) * len(DAYS) + 1, progress)
     verdicts, rows = [], []

@@ -34,7 +34,7 @@ def compute_tps_per_iops(run: Prediction, iops: int) -> tuple[float, ...]:
 
 
 def count_done_millions(run: Prediction) -> tuple[float, ...]:
-    """Returns the I/Os done by the middle of each minute, millions."""
+    """Returns the I/Os done by the middle of each minute of a run, millions."""
     minutes = aggregate_minutes(run.rows["iops"].to_list(), sum)
     ends = list(accumulate(minutes))
     return tuple((end - minute / 2.0) / 1e6 for end, minute in zip(ends, minutes, strict=True))

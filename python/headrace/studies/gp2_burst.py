@@ -43,8 +43,8 @@ def get_bucket(size_gib: int, as_of: str = AS_OF) -> core.IoBurst:
 
 
 def compute_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
-    """Returns credits / (burst - baseline), s: what the article and AWS compute. None where the
-    volume does not burst."""
+    """Returns credits / (burst - baseline), s, as the article and AWS compute the length of a
+    burst; None if the volume does not burst."""
     of = get_gp2_limits(size_gib, as_of)
     burst = of["io_burst"]
     return None if burst is None else burst["capacity_ios"] / (burst["iops"] - of["iops"])
@@ -53,7 +53,7 @@ def compute_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
 def simulate_burst(
     size_gib: int, seconds: float, *, as_of: str = AS_OF, form: Form = "interval", **options: object
 ) -> Simulation:
-    """Simulates a full bucket under a load that takes all it can get."""
+    """Simulates a volume with full credits under a load that takes all IOPS."""
     interval_s = 1.0
     return simulate(
         BURST_LOAD, f"gp2:{size_gib}", as_of=as_of, seconds=seconds, interval_s=interval_s, form=form, options=options
@@ -61,7 +61,7 @@ def simulate_burst(
 
 
 def simulate_refill(size_gib: int, as_of: str = AS_OF) -> Simulation:
-    """Simulates an empty bucket without load, until it must be full."""
+    """Simulates a volume without credits and without load, until they are full."""
     seconds = get_bucket(size_gib, as_of)["capacity_ios"] / get_gp2_limits(size_gib, as_of)["iops"] + 120.0
     idle = base.make_constant_load(seconds)
     return simulate(idle, f"gp2:{size_gib}", as_of=as_of, start_balance=0.0, interval_s=60.0, form="interval")

@@ -98,8 +98,8 @@ def make_database(load: str) -> core.Database:
 
 
 def with_log_writes(load: str, log_writes: float) -> core.Database:
-    """Returns the same database with `log_writes` in a row at a commit nobody shares; selects have
-    none."""
+    """Returns the database with `log_writes` consecutive log writes at a commit that is not shared;
+    unchanged for selects."""
     changed = deepcopy(make_database(load))
     if changed["log"]["syncs_per_commit"] > 0:
         changed["log"]["syncs_per_commit"] = log_writes
@@ -130,8 +130,8 @@ def simulate_cell(
 
 
 def search(off: Callable[[float], float], low: float, high: float) -> float:
-    """Returns where a falling function is 0, by halving on a log scale to 0.5 %, which is less than
-    two seeds differ by."""
+    """Returns where a falling function is 0, by bisection of the logarithm to 0.5 %, which is less
+    than two seeds differ by."""
     while high / low > 1.005:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if off(middle) > 0 else (low, middle)

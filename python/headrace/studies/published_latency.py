@@ -67,7 +67,7 @@ class LatencyRun:
 
     @property
     def depth(self) -> int:
-        """All requests outstanding."""
+        """Returns the number of outstanding requests of all jobs."""
         return self.jobs * self.iodepth
 
     @property
@@ -114,7 +114,7 @@ def _convert_row(row: dict[str, str]) -> LatencyRun:
 
 
 def repeat(run: LatencyRun, seed: int = 1) -> Simulation:
-    """Simulates the measured run, in the per-I/O form."""
+    """Simulates a measured run in the per-I/O form."""
     # ioping and diskplorer send requests at a rate of their own, far below what their depth allows,
     # or publish no mean: an open load.
     mean_us = run.latency_us.get("mean")
@@ -144,7 +144,7 @@ def repeat(run: LatencyRun, seed: int = 1) -> Simulation:
 
 @dataclass(frozen=True)
 class Compared:
-    """A measured run and ours: latencies in us, errors in percent."""
+    """A measured run and its simulation: latencies in us, errors in percent."""
 
     run: LatencyRun
     regime: str

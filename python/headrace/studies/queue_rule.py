@@ -66,8 +66,8 @@ def simulate_at_depth(
 
 
 def compute_own_latency_ms(storage: str, day: str, rw: str, kib: float) -> float:
-    """Returns the mean latency of a request that meets no queue, ms: 100 a second at even spacing,
-    far from any cap."""
+    """Returns the mean latency of requests that do not wait, ms: 100 a second at even spacing, far
+    from any cap."""
     reads, writes = {"randread": (100.0, 0.0), "randwrite": (0.0, 100.0)}[rw]
     load = replace(base.make_constant_load(300.0, reads, writes, kib, kib), arrivals="even")
     return base.require_figure(simulate(load, storage, as_of=day, interval_s=300.0, form="events").summary["mean_ms"])

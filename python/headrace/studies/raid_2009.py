@@ -113,13 +113,15 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
 
 
 def read_point(name: str, mode: str) -> tuple[str, str, int]:
-    """Returns array, mode and threads of `ARRAY@THREADS`; without threads the most are meant."""
+    """Returns array, mode and threads of a text `ARRAY@THREADS`; without threads the most are
+    taken."""
     array, _, threads = name.partition("@")
     return array, mode, int(threads or THREADS[-1])
 
 
 def _judge_direction(row: dict[str, str], points: dict[tuple[str, str, int], Point]) -> base.Verdict:
-    """Judges a claim: it holds when it does in every mode that it names."""
+    """Returns the verdict on a published direction, which must hold in every mode that its row
+    names."""
     modes = row["modes"].split()
     rates = {
         mode: [points[read_point(row[which], mode)].requests_per_s for which in ("better", "worse")] for mode in modes

@@ -78,8 +78,8 @@ def compute_width(run: Prediction) -> float:
 
 
 def find_knee(runs: dict[int, Prediction]) -> float:
-    """Returns the smallest size from which nothing larger is better by `NO_BETTER`, interpolated
-    between sizes."""
+    """Returns the smallest size beyond which no larger one has more tps by `NO_BETTER`,
+    interpolated between sizes."""
     sizes = list(runs)
     enough = runs[sizes[-1]].summary["tps"] / (1.0 + NO_BETTER)
     for below, above in zip(sizes, sizes[1:], strict=False):
@@ -238,8 +238,8 @@ def _parse_point(run: TpccRun) -> int:
 
 
 def estimate_density(values: list[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Returns how often each tps is seen, 1 at the most frequent: normal kernels of Silverman's
-    width (0.9 of the standard deviation or the quartiles' / n^0.2)."""
+    """Returns the relative frequency of each tps, 1 at the most frequent: normal kernels of
+    Silverman's width (0.9 of the standard deviation or the quartiles' / n^0.2)."""
     ordered = sorted(values)
     n = len(ordered)
     quartiles = (ordered[(3 * n) // 4] - ordered[n // 4]) / 1.34

@@ -44,12 +44,12 @@ class TpccRun:
 
     @property
     def calibrates(self) -> bool:
-        """True when the carried database was made from this run."""
+        """Returns whether the stored database was calibrated on this run."""
         return self.name in CALIBRATED_ON
 
     @property
     def label(self) -> str:
-        """The description that distinguishes the run in tables."""
+        """Returns the description that distinguishes the run in tables."""
         return f"{ENGINES[self.engine]}, {self.storage}, {self.cache_gb:g} GB, {self.threads} threads"
 
 
@@ -83,7 +83,7 @@ def calibrate_engine(engine: str) -> TransactionWorkload:
 
 
 def run_again(run: TpccRun, draws: int = 0) -> Prediction:
-    """Predicts the published run."""
+    """Predicts a published run on its storage, cache and clients."""
     return predict_hour(run.engine, run.storage, cache_gib=run.cache_gb * GIB_PER_GB, threads=run.threads, draws=draws)
 
 
@@ -116,5 +116,5 @@ def predict_hour(
 def aggregate_minutes(
     values: list[float], of: Callable[[list[float]], float] = lambda part: sum(part) / len(part)
 ) -> tuple[float, ...]:
-    """Returns one-second values as one figure a minute: means unless `of` is given."""
+    """Returns a figure for each minute of one-second values: the mean unless `of` is given."""
     return tuple(of(values[i : i + 60]) for i in range(0, len(values) - 59, 60))

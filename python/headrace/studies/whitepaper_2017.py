@@ -80,7 +80,7 @@ def compute_data_gib(tables: int) -> float:
 
 
 def _make_run(storage: str, pool_bytes: float, **load: object) -> dict:
-    """Returns a warm hour as the core takes it; `load` replaces its keys."""
+    """Returns a warm hour on a storage as the core takes it; `load` replaces its keys."""
     return {
         "storage": storage,
         "instance": INSTANCE,
@@ -119,8 +119,8 @@ def simulate_hour(server: str, storage: str, tables: int, selects: int) -> Hour:
 
 
 def simulate_load(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, float]:
-    """Returns what `tps` transactions a second ask of a storage, every I/O simulated on a warm
-    pool: rates a second, KiB of a write."""
+    """Returns the load that `tps` transactions a second put on a storage, every I/O simulated with
+    a warm pool: rates a second, KiB of a write."""
     pool = SERVERS["tuned"][0]
     with translate_core_errors():
         rows = core.mysql_clients(
@@ -226,8 +226,8 @@ def _judge_storages(redo_gib: float, steps: base.StepProgress) -> tuple[list[bas
 
 
 def _choose_redo(steps: base.StepProgress) -> tuple[float, base.StudyTable]:
-    """Returns the redo log whose bytes come nearest to those published, and the table of what
-    others would give on gp2."""
+    """Returns the size of the redo log whose written bytes come nearest to the published ones, and
+    a table of the alternatives on gp2."""
     rows = []
     for redo in REDO_GIB:
         gp2 = simulate_load("gp2:500", redo, ALIKE_TPS, ALIKE_SELECTS)

@@ -32,9 +32,9 @@ RUN_COLUMNS = ("t_s", "tps", "p95_ms", "iops", "balance_percent", "cached_share"
 
 
 def start(abilities: Mapping[str, object], _: object) -> dict[str, object]:
-    """Returns what the page is built from: the options of each question, the examples, the
-    questions about a day, the metrics of goals, the sentences that it fills in while a slider
-    moves; and `abilities`, what not every page can."""
+    """Returns the values from which the page is built: options of plans and predictions, examples,
+    questions about a day, studies, metrics of goals, words of results that change with a slider,
+    and the server's `abilities`."""
     prompts = [
         {"name": q.name, "prompt": q.prompt, "unit": q.unit, "default": q.default, "required": q.required}
         for q in list_questions()
@@ -77,7 +77,7 @@ def upload(memory: Workloads, ask: AskUpload) -> dict[str, object]:
 
 
 def describe_workload(load: AnyWorkload) -> dict[str, object]:
-    """Returns a workload's name and kind, and what it is in a few lines."""
+    """Returns a workload's name, its kind (database or demand), and a few lines of description."""
     if isinstance(load, TransactionWorkload):
         return {"name": load.name, "kind": "database", "lines": databases.describe_database(load)}
     return {"name": load.name, "kind": "demand", "lines": load.describe().splitlines()}
@@ -90,12 +90,12 @@ def plan(memory: Workloads, ask: Ask, progress: Callable[[float], None]) -> dict
     values = read_settings(PlanSettings, ask.settings)
     refuse_without_services(PlanSettings(**values))  # pyright: ignore[reportArgumentType]
     answer = planner.plan(load, **values, progress=progress)  # pyright: ignore[reportArgumentType, reportCallIssue]
-    before, named = memory.spell(ask.workload)
+    commands, workload_argument = memory.spell(ask.workload)
     return {
         "workload": describe_workload(load),
         "result": answer.to_dict(),
         "view": make_plain_view(plan_report.build_plan_view(answer, charts=False)),
-        "commands": [*before, spell_command(["plan", named, *spell_settings(PlanSettings, values)])],
+        "commands": [*commands, spell_command(["plan", workload_argument, *spell_settings(PlanSettings, values)])],
     }
 
 
@@ -110,15 +110,15 @@ def run(memory: Workloads, ask: AskRun) -> dict[str, object]:
     answer = answer.with_warnings(databases.list_log_warnings(answer, load))
     document = databases.build_document(answer, load)
     document.pop("rows")
-    before, named = memory.spell(ask.workload)
-    words = ["predict", named, "--storage", ask.storage, *spell_settings(PredictionSettings, values)]
+    commands, workload_argument = memory.spell(ask.workload)
+    arguments = ["predict", workload_argument, "--storage", ask.storage, *spell_settings(PredictionSettings, values)]
     return {
         "workload": describe_workload(load),
         "result": to_plain(document),
         "view": make_plain_view(databases.build_view(answer, load)),
         "columns": pick_columns(answer.rows, RUN_COLUMNS),
         "usual": {"threads": load.threads, "cache_gib": load.cache_gib},
-        "commands": [*before, spell_command(words)],
+        "commands": [*commands, spell_command(arguments)],
     }
 
 
@@ -135,14 +135,14 @@ def study(ask: AskStudy, progress: Callable[[float], None]) -> dict[str, object]
 
 
 def pick_columns(rows: pl.DataFrame, names: Sequence[str]) -> dict[str, object]:
-    """Returns columns of a frame by name, as JSON can hold them; what is missing in every row is
-    left out."""
+    """Returns columns of a frame by name as values of JSON, without those that are null in every
+    row."""
     chosen = [rows[name] for name in names if name in rows.columns and rows[name].null_count() < rows.height]
     return {column.name: to_plain(column.to_list()) for column in chosen}
 
 
 def make_plain_view(view: View) -> dict[str, object]:
-    """Returns a view as JSON can hold it, without its charts: the page draws its own."""
+    """Returns a view as values of JSON, without its charts, since the page draws its own."""
     cards = [
         {"label": c.label, "figure": c.figure, "meaning": glue_units(c.meaning), "mark": c.mark} for c in view.cards
     ]
@@ -151,7 +151,7 @@ def make_plain_view(view: View) -> dict[str, object]:
 
 
 def make_plain_block(block: Block) -> dict[str, object]:
-    """Returns a block with its kind."""
+    """Returns a block of a view as values of JSON, with its kind."""
     if isinstance(block, Fold):
         inner = [make_plain_block(part) for part in without_charts(block.blocks)]
         return {"block": "Fold", "title": block.title, "count": block.count, "blocks": inner}

@@ -1,6 +1,5 @@
-"""Changes of the lab, with `headrace page --allow-changes` alone. A change is proposed first: what
-it is and the command it equals are shown with a ticket, and only the ticket, once, carries it
-out."""
+"""Changes of the lab, only with `headrace page --allow-changes`. A change is proposed first: its
+consequence and the equal command are answered with a ticket, with which it is carried out once."""
 
 from __future__ import annotations
 
@@ -74,8 +73,9 @@ Settings = Mapping[str, object]
 
 @dataclass(frozen=True)
 class LabAction:
-    """A change that the page offers: its settings, of which it needs `least`, the words of its
-    command (without the options), and what carries it out."""
+    """A change that the page offers: its settings, of which at least `least` are needed, the
+    function that returns the arguments of its command (`words`, without options), and the one that
+    carries it out (`run`)."""
 
     title: str
     settings: type
@@ -179,8 +179,8 @@ class LabChanges:
         self._lock = threading.Lock()
 
     def propose(self, ask: AskChange) -> dict[str, object]:
-        """Returns the command that a change equals, what it means, and the ticket that carries it
-        out once. Raises InputError."""
+        """Stores a change and returns the equal command, its consequence, and the ticket with which
+        `carry_out` carries it out once. Raises InputError."""
         if ask.action not in ACTIONS:
             raise refuse.input(
                 quote_value(ask.action), "is not a change of the lab", suggest_nearest(ask.action, ACTIONS)
@@ -199,8 +199,8 @@ class LabChanges:
             self._proposals[ticket] = Proposal(action, subject, settings)
             while len(self._proposals) > MOST_TICKETS:
                 self._proposals.popitem(last=False)
-        words = [*action.words(subject, settings), *spell_settings(action.settings, others)]
-        return {"ticket": ticket, "consequence": action.consequence, "commands": [spell_command(words)]}
+        arguments = [*action.words(subject, settings), *spell_settings(action.settings, others)]
+        return {"ticket": ticket, "consequence": action.consequence, "commands": [spell_command(arguments)]}
 
     def carry_out(self, ask: AskTicket) -> dict[str, object]:
         """Carries out a proposed change, and returns what the lab answers. Raises InputError,

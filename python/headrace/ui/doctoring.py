@@ -25,8 +25,8 @@ MOST_RECORDINGS = 16
 
 
 def doctor(name: str, text: str, storage: str) -> dict[str, object]:
-    """Judges a recording, and returns the diagnosis with its view and what was seen over time.
-    `storage`: today's, "" where the recording says it. Raises InputError."""
+    """Diagnoses a recording, and returns the diagnosis, its view, and at most MOST_TICKS ticks.
+    `storage`: today's, "" if the recording has it. Raises InputError."""
     name = clean_name(name)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, name)
@@ -53,8 +53,8 @@ class Recordings:
         self._files = RememberedFiles[tuple[str, str]](MOST_RECORDINGS)
 
     def judge(self, ask: AskDoctor) -> dict[str, object]:
-        """Judges the recording of a question, and returns besides the text that names it from now
-        on. Raises InputError."""
+        """Returns the diagnosis of a recording, and the key `file` by which later questions name
+        it. Raises InputError."""
         name, text = self._files.find(ask.file) if ask.file else (clean_name(ask.name), ask.text)
         answer = doctor(name, text, ask.storage)
         return answer | {"name": name, "file": self._files.add(f"{name}\n{text}".encode(), (name, text))}

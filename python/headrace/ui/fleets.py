@@ -1,5 +1,5 @@
-"""The answers for a fleet, as `headrace fleet report` shows them, and the changes that are chosen
-among them. Nothing is changed: a script is shown."""
+"""The answers for a fleet, as `headrace fleet report` shows them, and scripts for the changes that
+the user chooses among them, which are shown and not run."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def show_fleet(files: OpenedFiles, ask: AskFleet) -> dict[str, object]:
 
 
 def write_patch(files: OpenedFiles, ask: AskPatch) -> dict[str, object]:
-    """Returns the scripts that change the chosen devices, what they come to in words, and the
-    command that writes those of all. Raises InputError."""
+    """Returns the scripts that change the chosen devices, lines that sum them up, and the command
+    that writes the scripts of all devices. Raises InputError."""
     opened = files.find(ask.file, "fleet")
     answers = _get_answers(opened)
     chosen = answers if ask.keys is None else _choose(answers, set(ask.keys))
@@ -87,7 +87,7 @@ def write_patch(files: OpenedFiles, ask: AskPatch) -> dict[str, object]:
         "scripts": scripts,
         "lines": advised.describe(),
         "whole": ask.keys is None,
-        "commands": [spell_command(_list_command_words(opened, inventories, ask))],
+        "commands": [spell_command(_list_command_arguments(opened, inventories, ask))],
     }
 
 
@@ -100,16 +100,16 @@ def _choose(answers: Sequence[VolumeAnswer], keys: set[str]) -> list[VolumeAnswe
 
 
 def _choose_file_name(opened: OpenedFile) -> str:
-    """Returns what a command names the answers by: JSON was printed of a file that the page has not
-    seen."""
+    """Returns the name of the answers' file for a command: that of an opened Parquet file, PLANNED
+    for JSON, which was printed from a file that the page does not have."""
     return opened.name if opened.name.endswith(".parquet") else PLANNED
 
 
-def _list_command_words(opened: OpenedFile, inventories: Sequence[OpenedFile], ask: AskPatch) -> list[str]:
-    """Returns the words of the command that answers the same."""
-    given = ["fleet", "report", _choose_file_name(opened)]
-    given += [word for inventory in inventories for word in ("--inventory", inventory.name)]
-    given += ["--patch", "changes"]
+def _list_command_arguments(opened: OpenedFile, inventories: Sequence[OpenedFile], ask: AskPatch) -> list[str]:
+    """Returns the arguments of the command that gives the same scripts."""
+    arguments = ["fleet", "report", _choose_file_name(opened)]
+    arguments += [word for inventory in inventories for word in ("--inventory", inventory.name)]
+    arguments += ["--patch", "changes"]
     if ask.max_risk_percent != MOST_RISK_PERCENT:
-        given += ["--max-risk-percent", f"{ask.max_risk_percent:g}"]
-    return given + ["--with-growth"] * ask.with_growth + ["--lower-durability"] * ask.lower_durability
+        arguments += ["--max-risk-percent", f"{ask.max_risk_percent:g}"]
+    return arguments + ["--with-growth"] * ask.with_growth + ["--lower-durability"] * ask.lower_durability

@@ -64,8 +64,8 @@ HEADERS = {
 
 
 class Keys:
-    """The token of the printed address, and what it is exchanged for: a cookie, which scripts
-    cannot read, and a key, which other ports cannot."""
+    """The token of the printed address, and the cookie and key that it is exchanged for: scripts
+    cannot read the cookie, other ports cannot read the key."""
 
     def __init__(self) -> None:
         self.token: str | None = secrets.token_urlsafe(TOKEN_BYTES)
@@ -90,7 +90,7 @@ def _equals(given: str, own: str) -> bool:
 
 
 class Guard:
-    """Lets requests through to `app`, or answers why not; sets the headers of every answer."""
+    """Passes allowed requests to `app` and refuses others; sets the HEADERS of every answer."""
 
     def __init__(self, app: ASGIApp, keys: Keys, port: int) -> None:
         self.app, self.keys, self.port = app, keys, port
@@ -129,7 +129,7 @@ class Guard:
         await self.app(scope, BodyInHand(body, receive), send_guarded)
 
     def judge(self, request: Request) -> JSONResponse | None:
-        """Returns why a request is refused by its head, None where it is not."""
+        """Returns the refusal of a request by its head; None if it is allowed."""
         headers, path = request.headers, request.url.path
         if headers.getlist("host") not in ([host] for host in self.hosts):
             return make_refusal(HTTPStatus.MISDIRECTED_REQUEST, "Host", "is not this machine's")
@@ -161,7 +161,8 @@ class TooLarge(Exception):
 
 
 class BodyInHand:
-    """Hands a body that was read on to the application, then what the client says next."""
+    """A receive function of ASGI that returns the body that was read, then further messages of the
+    client."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._first: Message | None = {"type": "http.request", "body": body, "more_body": False}
@@ -192,13 +193,13 @@ async def read_body(receive: Receive, most: int) -> bytes:
 
 
 def read_length(headers: Headers) -> int:
-    """Returns the length in bytes that a body is said to have; 0 where nothing is said."""
+    """Returns the Content-Length in bytes; 0 without a valid one."""
     text = headers.get("content-length", "0")
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def read_cookie(headers: Headers, name: str) -> str | None:
-    """Returns the value of a cookie, None where there is none that can be read."""
+    """Returns the value of a cookie; None if it is missing or cannot be read."""
     try:
         cookies = SimpleCookie(headers.get("cookie", ""))
     except CookieError:

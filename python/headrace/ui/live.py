@@ -1,5 +1,5 @@
-"""The lab as it is each second: the moments of `headrace watch`, as lines of JSON for as long as a
-browser reads them."""
+"""Streams the state of the lab each second, the moments of `headrace watch`, as lines of JSON to a
+browser."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ LOOK_S = 1.0
 
 
 def find_target(open_lab: Callable[[], Lab]) -> str:
-    """Returns what `headrace watch` calls the attached volumes of the lab. Raises InputError where
-    there is none, CouldNotRun where no lab answers."""
+    """Returns the attached volumes of the lab as the target of `headrace watch`. Raises InputError
+    without any, CouldNotRun if no lab answers."""
     with closing(open_lab()) as lab:
         target = make_target(lab)
     if target == LAB:
@@ -45,9 +45,9 @@ def make_target(lab: Lab) -> str:
 
 
 def read_moments(target: str, options: SourceOptions) -> Iterator[dict[str, object]]:
-    """Yields what is known of a target, moment by moment, as `headrace watch --output jsonl` prints
-    it. The stream of a lab ends when other volumes are attached. Raises HeadraceError, also where
-    the daemon is gone: `watch` goes on, since a volume may outlive what counts it."""
+    """Yields the moments of a target, as `headrace watch --output jsonl` prints them. The stream of
+    a lab ends when other volumes are attached. Raises HeadraceError, also if the daemon has ended,
+    unlike `headrace watch`."""
     with ExitStack() as open_things:
         watched = open_things.enter_context(opening.open_target(target, options))
         lab = open_things.enter_context(closing(options.lab())) if target.startswith(LAB) else None
@@ -58,7 +58,7 @@ def read_moments(target: str, options: SourceOptions) -> Iterator[dict[str, obje
 
 
 class Streams:
-    """Streams of moments; more than some at once are refused."""
+    """The open streams of moments, at most MOST_STREAMS."""
 
     def __init__(self, open_lab: Callable[[], Lab] = Lab) -> None:
         self.open_lab = open_lab

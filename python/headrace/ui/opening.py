@@ -1,5 +1,5 @@
-"""Result files that were dropped into the page, told apart by what is in them: the answers for a
-fleet, its inventory, a proof, a plan."""
+"""Result files that were dropped into the page, whose kind follows from their content: the answers
+for a fleet, its inventory, a proof, a plan."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ class OpenedFiles:
         self._files = RememberedFiles[OpenedFile](MOST_RESULTS)
 
     def open(self, ask: AskOpen) -> dict[str, object]:
-        """Reads a file and returns its kind and the text that names it. Raises InputError."""
+        """Reads and remembers a file, and returns its kind, its name, and the key by which
+        questions name it. Raises InputError."""
         try:
             content = base64.b64decode(ask.content, validate=True)
         except binascii.Error:
@@ -93,8 +94,8 @@ class AskFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def show_plan(files: OpenedFiles, ask: AskFile) -> dict[str, object]:
-    """Returns an opened plan as a plan is answered, but for the command that made it, which it does
-    not hold. Raises InputError."""
+    """Returns the answer of an opened plan, as of a new one, but with the command of its proof,
+    since that of the plan is not known. Raises InputError."""
     file = files.find(ask.file, "plan")
     plan = file.value
     assert isinstance(plan, Plan)

@@ -17,14 +17,14 @@ class RememberedFiles(Generic[T]):
     """Remembers the newest files. A browser sends a forgotten one again."""
 
     def __init__(self, most: int) -> None:
-        """Begins empty. `most`: how many files are remembered."""
+        """Sets the number of files that are remembered at most."""
         self._most = most
         self._files: OrderedDict[str, T] = OrderedDict()
         self._lock = threading.Lock()
 
     def add(self, content: bytes, file: T) -> str:
-        """Remembers what was read from `content`, and returns the text that names it from now
-        on."""
+        """Remembers the value that was read from `content` and returns its key, the SHA-256 of the
+        content; the oldest beyond the limit is forgotten."""
         key = hashlib.sha256(content).hexdigest()
         with self._lock:
             self._files[key] = file
@@ -34,7 +34,7 @@ class RememberedFiles(Generic[T]):
         return key
 
     def find(self, key: str) -> T:
-        """Returns what was read from a file. Raises InputError."""
+        """Returns the value of a key. Raises InputError if it is not remembered."""
         with self._lock:
             file = self._files.get(key)
         if file is None:

@@ -64,8 +64,8 @@ def show_topology(open_lab: Callable[[], Lab], _: object) -> dict[str, object]:
 
 
 def read_lag(lab: Lab) -> Sequence[LagReading]:
-    """Returns how far each replica is behind, after a look of two seconds; nothing where they
-    cannot be watched."""
+    """Measures the lag of each replica for LOOK_S and returns the readings; none if they cannot be
+    watched."""
     try:
         servers = topology.make_watch(lab)
         with servers.watch as watching:
@@ -76,7 +76,8 @@ def read_lag(lab: Lab) -> Sequence[LagReading]:
 
 
 def read_guarantee(lab: Lab) -> tuple[Guarantee | None, str]:
-    """Returns what the loss of the source would mean now; None and why where it is not known."""
+    """Returns the guarantee that would hold if the source were lost now, and ""; or None and the
+    reason why it is not known."""
     try:
         cluster = make_cluster((), lab)
         with closing(cluster.make_observer()) as observer:
@@ -100,9 +101,9 @@ def run_replica(memory: Workloads, ask: AskReplica) -> dict[str, object]:
         name: value for name, value in values.items() if name in given
     }
     answer = predict_replica(load, ask.storage, Replica(ask.replica, workers=ask.workers), **run)  # pyright: ignore[reportArgumentType]
-    before, named = memory.spell(ask.workload)
-    words = ["predict", named, "--storage", ask.storage, "--replica", ask.replica]
-    words += [] if ask.workers is None else ["--workers", str(ask.workers)]
+    commands, workload_argument = memory.spell(ask.workload)
+    arguments = ["predict", workload_argument, "--storage", ask.storage, "--replica", ask.replica]
+    arguments += [] if ask.workers is None else ["--workers", str(ask.workers)]
     document = replicas.build_document(answer)
     document.pop("rows")
     return {
@@ -111,5 +112,5 @@ def run_replica(memory: Workloads, ask: AskReplica) -> dict[str, object]:
         "view": make_plain_view(replicas.build_view(answer)),
         "columns": pick_columns(answer.rows, ROW_COLUMNS),
         "usual": {"threads": load.threads, "cache_gib": load.cache_gib},
-        "commands": [*before, spell_command([*words, *spell_settings(PredictionSettings, values)])],
+        "commands": [*commands, spell_command([*arguments, *spell_settings(PredictionSettings, values)])],
     }

@@ -56,8 +56,7 @@ MODEL_ADDRESS, MODEL_TYPE = "/static/model.wasm", "application/wasm"
 
 @dataclass(frozen=True)
 class Answerer:
-    """Function that answers a question, by names, since a module is imported when it is first
-    needed.
+    """The function that answers a question, by names, since modules are imported when first needed.
 
     `module`: of this room. `question`: its class in the module; "" of a question without parts.
     `function`: of the module, or with `owner` a method of that attribute of the server. `part`: an
@@ -113,7 +112,7 @@ class StaticFile:
 
 
 def pack(content: bytes, kind: str, packed: bytes | None = None) -> StaticFile:
-    """Returns a file as it is served. `packed`: its content as gzip, None: it is packed here."""
+    """Returns a file of the page with its gzip form `packed` (None: compressed here) and a tag."""
     packed = gzip.compress(content, mtime=0) if packed is None else packed
     return StaticFile(content, packed, kind, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
 
@@ -251,7 +250,7 @@ class PageServer:
         self._server.should_exit = True
 
     def _import_early(self) -> None:
-        """Imports what a browser will ask for. A missing library is named to the view that asks."""
+        """Imports the modules of EARLY; a missing library is refused in the view that needs it."""
         for module in EARLY:
             with contextlib.suppress(HeadraceError):
                 import_room(module)

@@ -1,5 +1,4 @@
-"""Settings as a browser sends them, read by their options; and the command line that says the
-same."""
+"""Reads the settings that a browser sends by their options, and writes the equal command line."""
 
 from __future__ import annotations
 
@@ -54,21 +53,21 @@ def _refuse(setting: OptionField, value: object, kind: str) -> InputError:
 
 
 def spell_settings(group: type, values: Mapping[str, object]) -> list[str]:
-    """Returns the words of a command line that say these settings; a default is not said."""
-    words: list[str] = []
+    """Returns the options of a command line with these settings, without those at their default."""
+    arguments: list[str] = []
     for setting in list_settings(group):
         value = values.get(setting.name)
         if value is None or value == setting.default:
             continue
         if isinstance(value, bool):
-            words.append(setting.flag if value else f"--no-{setting.flag.removeprefix('--')}")
+            arguments.append(setting.flag if value else f"--no-{setting.flag.removeprefix('--')}")
         elif isinstance(value, list):
             texts = [str(item) for item in value]
             for text in [",".join(texts)] if setting.option.commas and texts else texts:
-                words += [setting.flag, text]
+                arguments += [setting.flag, text]
         else:
-            words += [setting.flag, _spell_number(value)]
-    return words
+            arguments += [setting.flag, _spell_number(value)]
+    return arguments
 
 
 def _spell_number(value: object) -> str:
@@ -76,6 +75,6 @@ def _spell_number(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def spell_command(words: Sequence[str]) -> str:
-    """Returns a line to paste into a shell."""
-    return shlex.join(["headrace", *words])
+def spell_command(arguments: Sequence[str]) -> str:
+    """Returns the `headrace` command with these arguments, quoted for a shell."""
+    return shlex.join(["headrace", *arguments])

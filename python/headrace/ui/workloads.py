@@ -48,8 +48,8 @@ class Workloads:
         self._files = RememberedFiles[Upload](MOST_FILES)
 
     def add(self, name: str, content: bytes) -> str:
-        """Reads a workload file or a recording and returns the text that names it from now on.
-        Raises InputError."""
+        """Reads and remembers a workload file or a recording, and returns the text by which
+        questions name it. Raises InputError."""
         name = clean_name(name)
         is_recording = guess(content.decode(errors="replace")) != OWN_FILE
         workload = read_recording(name, content) if is_recording else workloads.parse(name, content)
@@ -60,13 +60,13 @@ class Workloads:
         return self._upload(text).workload if text.startswith(FILE) else read_text(text)
 
     def spell(self, text: str) -> tuple[list[str], str]:
-        """Returns the commands that make the workload's file, and what names it on a command
-        line."""
+        """Returns the commands that write the workload's file, if any, and the argument that names
+        the workload on a command line."""
         if text.startswith(NEW):
             answers = split_answers(text)
             file = f"{clean_name(answers.get('name') or UNNAMED)}.toml"
-            words = [word for name, value in answers.items() for word in (f"--{name.replace('_', '-')}", value)]
-            return [spell_command(["workload", "new", *words, "--to", file])], file
+            arguments = [word for name, value in answers.items() for word in (f"--{name.replace('_', '-')}", value)]
+            return [spell_command(["workload", "new", *arguments, "--to", file])], file
         if not text.startswith(FILE):
             return [], text
         upload = self._upload(text)
@@ -81,7 +81,8 @@ class Workloads:
 
 @lru_cache(maxsize=32)
 def read_text(text: str) -> AnyWorkload:
-    """Returns the workload that a text describes by itself. Raises InputError."""
+    """Returns the workload that a text describes without a file; results are cached. Raises
+    InputError."""
     if text.startswith(NEW):
         return make_day(split_answers(text))
     workload = read_named(text)

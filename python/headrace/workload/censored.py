@@ -1,4 +1,4 @@
-"""Points of a recording whose rates are a limit of the volume, not a demand.
+"""Finds the points of a recording whose rates are a limit of the volume, not a demand.
 
 A volume at its limit gives a flat rate however much is asked. Such points are *censored*: the
 demand is known only from below. The rule that finds them, and what it misses, is in
@@ -17,11 +17,11 @@ import polars as pl
 
 from headrace.workload.observed import CensoredWindow, Unit, compute_recorded_latency
 
-# Latency is "several times its usual" from here on; at the very figure of a known limit less is
+# A point is slow from this many times the usual latency on; at the figure of a known limit less is
 # enough.
 SLOW_FACTOR = 3.0
 SLOW_FACTOR_AT_KNOWN_LIMIT = 1.5  # times the usual
-SLOW_LEAST_MS = 0.5  # a slower answer than the usual by less is noise of the tool
+SLOW_LEAST_MS = 0.5  # above the usual latency; less is noise of the tool
 # The usual latency is this quantile of the points with I/O: most of a recording may be throttled.
 USUAL_QUANTILE = 0.2
 # No SSD volume at rest takes longer on average (EBS user guide: single-digit milliseconds, io2
@@ -62,8 +62,8 @@ KNOWN_MIB_S = (125.0, 128.0, 160.0, 250.0, 320.0, 500.0, 1_000.0, 2_000.0, 4_000
 
 @dataclass(frozen=True)
 class Censoring:
-    """Result of `find_censored`: the windows, and for each point the factor from what was recorded
-    to the least demand; None without windows."""
+    """Result of `find_censored`: the windows, and for each point the factor from the recorded rate
+    to the least demand, and whether it is censored; None without windows."""
 
     windows: tuple[CensoredWindow, ...]
     at_least_factor: pl.Series | None = None
@@ -72,9 +72,9 @@ class Censoring:
 
 @dataclass
 class _Series:
-    """The points of a recording as arrays; NaN where nothing was recorded. `rates`: by unit, IOPS
-    or MiB/s; `queue`: requests outstanding; `util` and `balance` in %; `members`: volumes of the
-    array."""
+    """The points of a recording as arrays, NaN for values that were not recorded. `rates` are by
+    unit, IOPS or MiB/s; `queue` is in requests outstanding, `util` and `balance` in %; `usual_ms`
+    is the usual latency; `members` the number of volumes of the array."""
 
     t_s: np.ndarray
     duration_s: np.ndarray
@@ -90,8 +90,9 @@ class _Series:
 
 @dataclass
 class _Run:
-    """Points `first` to `last` at one `level`, in `unit`. `spread`: standard deviation over the
-    level; `is_known`: a volume is sold with this limit; `credits`: the burst balance was gone."""
+    """A run of points, index `first` to `last`, whose rates are at one `level` in `unit`. `spread`:
+    standard deviation over the level; `is_known`: a volume is sold with this limit; `credits`: the
+    level is a limit only while credits are spent."""
 
     unit: Unit
     first: int
@@ -104,11 +105,8 @@ class _Run:
 
 def find_censored(points: pl.DataFrame, source: dict) -> Censoring:
     """Finds the points of a recording at which the rate, in IOPS or in MiB/s, was a limit of the
-    volume.
-
-    `points`: rows of an open workload, with latencies in ms, queues and utilisation (percent) where
-    they were recorded. `source`: that of the workload; its `tool`, `device` and `scaled_by` count.
-    """
+    volume. `points` and `source` are those of an open workload; of the source `tool`, `device` and
+    `scaled_by` are read."""
     series = _make_series(points, source)
     slow, at_known = _find_slow(series)
     runs = []
@@ -120,9 +118,8 @@ def find_censored(points: pl.DataFrame, source: dict) -> Censoring:
 
 
 def _make_series(points: pl.DataFrame, source: dict) -> _Series:
-    """Returns the recording as it was measured: a factor in `source` (`scaled_by`) is divided out.
-    Rates are in I/Os a second and MiB/s, latencies in ms; a queue that was not recorded is made by
-    Little's law."""
+    """Returns the recording as arrays, with rates as they were measured: the factor `scaled_by` of
+    the source is divided out. A queue that was not recorded follows by Little's law."""
     scale = float(source.get("scaled_by", 1.0))
 
     def read_column(name: str) -> np.ndarray:
@@ -154,46 +151,47 @@ def _make_series(points: pl.DataFrame, source: dict) -> _Series:
 
 
 def _find_slow(series: _Series) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the points at which requests waited for a limit. The second mask also has those that
-    waited less, which is enough at the figure of a known limit."""
+    """Returns two masks of points at which requests waited for a limit: the slow ones, and those
+    that are slow enough at the figure of a known limit."""
     usual = min(series.usual_ms, USUAL_AT_MOST_MS) if np.isfinite(series.usual_ms) else float("nan")
-    unknown = ~np.isfinite(series.latency_ms)
+    has_no_latency = ~np.isfinite(series.latency_ms)
     with np.errstate(invalid="ignore"):
-        waited = (series.latency_ms >= SLOW_FACTOR * usual) & (series.latency_ms >= usual + SLOW_LEAST_MS)
-        slow = waited & (series.queue >= WAITING_LEAST)
+        is_slow = (series.latency_ms >= SLOW_FACTOR * usual) & (series.latency_ms >= usual + SLOW_LEAST_MS)
+        slow = is_slow & (series.queue >= WAITING_LEAST)
         # Utilisation alone says only that the device was never idle: it counts where no latency was
         # recorded.
-        slow |= unknown & (series.util >= UTIL_FULL_PERCENT)
+        slow |= has_no_latency & (series.util >= UTIL_FULL_PERCENT)
         slow |= series.balance <= CREDITS_GONE_PERCENT
         idle = series.util < 90.0
-        at_known = (unknown & ~idle) | (series.latency_ms >= SLOW_FACTOR_AT_KNOWN_LIMIT * usual)
+        at_known = (has_no_latency & ~idle) | (series.latency_ms >= SLOW_FACTOR_AT_KNOWN_LIMIT * usual)
     return slow & (series.rates["IOPS"] > 0), at_known | slow
 
 
 def _compute_tolerance(series: _Series) -> np.ndarray:
-    """Returns by how large a share each point may lie off a level: shorter points more."""
+    """Returns for each point the share by which it may differ from a level: more for short
+    points."""
     return FLAT_SHARE + TICKS_S / series.duration_s
 
 
 def _find_flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
-    """Finds runs of slow points at one level that the volume did not give without waiting."""
+    """Finds runs of slow points at one level that the volume seldom reached at other points."""
     rate, tolerance = series.rates[unit], _compute_tolerance(series)
-    places = np.flatnonzero(slow)
+    slow_points = np.flatnonzero(slow)
     judged_runs: list[_Run] = []
-    for stretch in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
+    for stretch in np.split(slow_points, np.flatnonzero(np.diff(slow_points) > 1) + 1):
         runs = _split_levels(stretch.tolist(), rate, tolerance)
         # Slow all along but at many rates is a volume in trouble or under mixed load, not one at a
         # limit.
-        mostly = sum(last - first + 1 for first, last in runs) >= FLAT_SHARE_OF_STRETCH * stretch.size
-        judged = (_judge_run(series, unit, first, last, slow, mostly) for first, last in runs)
+        is_mostly_flat = sum(last - first + 1 for first, last in runs) >= FLAT_SHARE_OF_STRETCH * stretch.size
+        judged = (_judge_run(series, unit, first, last, slow, is_mostly_flat) for first, last in runs)
         judged_runs += [run for run in judged if run is not None]
     scattered = _find_scattered(series, unit, slow)
-    return _without_echoes([*judged_runs, *([scattered] if scattered else [])])
+    return _drop_echoes([*judged_runs, *([scattered] if scattered else [])])
 
 
 def _split_levels(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) -> list[tuple[int, int]]:
-    """Returns (first, last) of consecutive points within tolerance, a share of the rate, of their
-    mean so far; both are indexes of points."""
+    """Splits a stretch of consecutive points where the rate leaves the mean so far by more than the
+    tolerance; returns the first and last index of each part of LEAST_RUN points or more."""
     parts, first, total = [], 0, 0.0
     for index, at in enumerate(stretch):
         level = total / (index - first) if index > first else float(rate[at])
@@ -205,14 +203,15 @@ def _split_levels(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) -
     return [(stretch[first], stretch[last]) for first, last in parts if last - first + 1 >= LEAST_RUN]
 
 
-def _without_echoes(runs: list[_Run]) -> list[_Run]:
-    """Leaves out levels just below a limit held for longer: demand that nearly reached it."""
-    # of each level: a day has few levels and may have thousands of runs
+def _drop_echoes(runs: list[_Run]) -> list[_Run]:
+    """Returns the runs without those just below the level of a longer run: there demand nearly
+    reached the limit."""
+    # The longest run of each level: a day has few levels and may have thousands of runs.
     longest: dict[int, _Run] = {}
     for run in runs:
-        best = longest.setdefault(_compute_step(run.level), run)
+        best = longest.setdefault(_compute_level_key(run.level), run)
         if run.last - run.first > best.last - best.first:
-            longest[_compute_step(run.level)] = run
+            longest[_compute_level_key(run.level)] = run
     return [
         run
         for run in runs
@@ -224,15 +223,16 @@ def _without_echoes(runs: list[_Run]) -> list[_Run]:
     ]
 
 
-def _compute_step(level: float) -> int:
-    """Returns the step of a level, IOPS or MiB/s; levels within half a per cent share it."""
+def _compute_level_key(level: float) -> int:
+    """Returns a number that levels within half a per cent share."""
     return round(math.log(level) / 0.005)
 
 
 def _judge_run(
     series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True
 ) -> _Run | None:
-    """Returns the run when its level may be a limit, else None."""
+    """Returns the run of points `first` to `last` if its level may be a limit, else None: if points
+    at that level were mostly slow, and higher rates, if any, came from credits."""
     rate, tolerance = series.rates[unit], float(_compute_tolerance(series)[first])
     level = float(np.median(rate[first : last + 1]))
     spread = float(np.std(rate[first : last + 1]) / level) if level > 0 else 0.0
@@ -254,14 +254,15 @@ def _judge_run(
 
 
 def _has_spent_credits(series: _Series, first: int, last: int) -> bool:
-    """Returns whether the burst balance was recorded and gone for most of these points."""
+    """Returns whether the burst balance was recorded for points `first` to `last`, and its median
+    was next to nothing."""
     balance = series.balance[first : last + 1]
     return bool(np.isfinite(balance).any() and np.nanmedian(balance) <= CREDITS_GONE_PERCENT)
 
 
 def _is_exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float) -> bool:
-    """Returns whether the volume gave more than `level` at some time, beyond the second of it that
-    a rested volume saves."""
+    """Returns whether the volume gave more than `level` at some time, by more I/Os or bytes than
+    the SAVED_S seconds' worth that a rested volume saves."""
     places = np.flatnonzero(rate > level * (1 + 2 * tolerance))
     above = (rate[places] - level) * series.duration_s[places]
     starts = np.flatnonzero(np.diff(places, prepend=-2) > 1)
@@ -269,8 +270,8 @@ def _is_exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: flo
 
 
 def _find_scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
-    """Finds a level that nothing exceeds and that slow points reach again and again without
-    staying: a run of length 0 that others join."""
+    """Returns the highest level if slow points reach it repeatedly without staying there, as a run
+    of a single point that `_assign_owners` adds others to; None if they do not."""
     rate = series.rates[unit]
     top = float(rate.max())
     at_top = slow & (rate >= top * (1 - _compute_tolerance(series)))
@@ -285,7 +286,8 @@ def _find_scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | Non
 
 
 def _find_limit(unit: str, level: float, members: int, share: float) -> float | None:
-    """Returns the known limit within `share` of a level, of a volume or of all members."""
+    """Returns the known limit within `share` of a level, of a volume or of all `members`; None
+    without one."""
     limits = KNOWN_IOPS if unit == "IOPS" else KNOWN_MIB_S
     near = [
         limit * count
@@ -297,8 +299,8 @@ def _find_limit(unit: str, level: float, members: int, share: float) -> float | 
 
 
 def _find_top_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]:
-    """Finds runs at a top that is never exceeded where latency says little or nothing: at a known
-    limit, or flatter than demand can be."""
+    """Finds runs at the highest rate without evidence from latency: at a known limit, or flatter
+    than demand can be. `may_wait` marks points at which requests may have waited."""
     rate = series.rates[unit]
     top = float(np.quantile(rate, 0.999) if rate.size > 1_000 else rate.max())
     share, least = FLAT_SHARE_AT_KNOWN_LIMIT + TICKS_S / float(np.median(series.duration_s)), LEAST_RUN_WITHOUT_LATENCY
@@ -317,26 +319,17 @@ def _find_top_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_R
     for part in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
         first, last = int(part[0]), int(part[-1])
         # A limit holds its rate more closely than demand that happens to come near it.
-        if part.size >= least and np.std(rate[first : last + 1]) <= share / 2 * limit:
-            runs.append(
-                _Run(
-                    unit,
-                    first,
-                    last,
-                    limit,
-                    float(np.std(rate[first : last + 1]) / limit),
-                    is_known,
-                    _has_spent_credits(series, first, last),
-                )
-            )
+        deviation = np.std(rate[first : last + 1])
+        if part.size >= least and deviation <= share / 2 * limit:
+            credits = _has_spent_credits(series, first, last)
+            runs.append(_Run(unit, first, last, limit, float(deviation / limit), is_known, credits))
     return runs
 
 
 def _assign_owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
-    """Returns for each point the run it belongs to, or -1.
-
-    Known limits first, then the flattest; single slow points at a level join it.
-    """
+    """Returns for each point the index of the run that it belongs to, or -1; sorts `runs`, known
+    limits first, then the flattest, of which the first wins. Single slow points at a level join
+    its run."""
     owner = np.full(series.t_s.size, -1)
     runs.sort(key=lambda run: (not run.is_known, round(run.spread, 3), run.unit, run.first))
     for index, run in enumerate(runs):
@@ -346,14 +339,14 @@ def _assign_owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.nd
     tolerance = _compute_tolerance(series)
     levels: dict[tuple[Unit, int], int] = {}
     for index, run in enumerate(runs):
-        levels.setdefault((run.unit, _compute_step(run.level)), index)
+        levels.setdefault((run.unit, _compute_level_key(run.level)), index)
     for (unit, _), index in levels.items():
         level = runs[index].level
         owner[(owner < 0) & slow & (np.abs(series.rates[unit] - level) <= tolerance * level)] = index
     # A slow point between two censored ones: the tool's clock put some of its I/Os into its
     # neighbours.
-    inner = np.flatnonzero((owner[1:-1] < 0) & slow[1:-1] & (owner[:-2] >= 0) & (owner[2:] >= 0)) + 1
-    for at in inner.tolist():
+    between = np.flatnonzero((owner[1:-1] < 0) & slow[1:-1] & (owner[:-2] >= 0) & (owner[2:] >= 0)) + 1
+    for at in between.tolist():
         run = runs[owner[at - 1]]
         if series.rates[run.unit][at] >= 0.95 * run.level:
             owner[at] = owner[at - 1]
@@ -361,13 +354,13 @@ def _assign_owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.nd
 
 
 def _join_windows(series: _Series, runs: list[_Run], owner: np.ndarray) -> Censoring:
-    """Joins neighbouring points at the same limit into windows. `owner`: for each point the index
-    of its run, -1 for none."""
+    """Returns the windows of neighbouring points at the same limit; `owner` has for each point the
+    index of its run, -1 for none."""
     places = np.flatnonzero(owner >= 0)
     if not places.size:
         return Censoring(())
     same = [
-        after == before + 1 and _has_same_limit(runs[owner[before]], runs[owner[after]])
+        after == before + 1 and _have_same_limit(runs[owner[before]], runs[owner[after]])
         for before, after in zip(places.tolist(), places[1:].tolist(), strict=False)
     ]
     factor, windows, start = np.ones(owner.size), [], 0
@@ -380,31 +373,32 @@ def _join_windows(series: _Series, runs: list[_Run], owner: np.ndarray) -> Censo
     return Censoring(tuple(windows), pl.Series("factor", factor), pl.Series("censored", owner >= 0))
 
 
-def _has_same_limit(run: _Run, other: _Run) -> bool:
+def _have_same_limit(run: _Run, other: _Run) -> bool:
     return run.unit == other.unit and abs(run.level - other.level) <= 0.02 * run.level
 
 
 def _make_window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarray) -> CensoredWindow:
-    """Returns the figures of points first..last; writes their least demand into `factor`."""
+    """Returns the window of points `first` to `last`, means weighted by time; raises the factors of
+    its points in `factor` to the least demand."""
     part = slice(first, last + 1)
     weights = series.duration_s[part]
 
     def mean(values: np.ndarray) -> float | None:
         values = values[part]
-        there = np.isfinite(values)
-        return float(np.average(values[there], weights=weights[there])) if there.any() else None
+        measured = np.isfinite(values)
+        return float(np.average(values[measured], weights=weights[measured])) if measured.any() else None
 
     rates = {unit: float(np.average(rate[part], weights=weights)) for unit, rate in series.rates.items()}
-    more = _measure_queue_growth(series, first, last)
-    if more:
-        peak, rate = more
+    growth = _measure_queue_growth(series, first, last)
+    if growth:
+        peak, rate = growth
         demand = series.rates["IOPS"][first : peak + 1]
         factor[first : peak + 1] = np.where(demand > 0, (demand + rate) / np.where(demand > 0, demand, 1.0), 1.0)
     latency, queue = mean(series.latency_ms), mean(series.queue)
     usual = series.usual_ms if np.isfinite(series.usual_ms) else None
     if usual is not None and latency is not None and latency < SLOW_FACTOR_AT_KNOWN_LIMIT * usual:
         usual = None  # the whole recording is like this: nothing to compare with
-    at_least = rates["IOPS"] + (more[1] if more else 0.0)
+    at_least = rates["IOPS"] + (growth[1] if growth else 0.0)
     at_most = max(at_least, queue / usual * 1_000.0) if queue is not None and usual else None
     return CensoredWindow(
         from_s=float(series.t_s[first]),
@@ -423,9 +417,10 @@ def _make_window(series: _Series, run: _Run, first: int, last: int, factor: np.n
 
 
 def _measure_queue_growth(series: _Series, first: int, last: int) -> tuple[int, float] | None:
-    """Returns (point with the longest queue, I/Os a second by which the queue grew up to its end).
+    """Returns the point with the longest queue of a window, and the I/Os a second by which the
+    queue grew up to its end; None if no queue was recorded or it did not grow.
 
-    Asked minus delivered is the growth of the queue. A mean queue is met somewhere inside its
+    Demand less delivered rate is the growth of the queue. A mean queue is met somewhere inside its
     point, so growth is counted from the mean of the point before the window to the longest mean in
     it, over the time from the window's start to that point's end: never more than was asked.
     """

@@ -169,10 +169,8 @@ def new_daily(
 
 
 def compute_hourly_factors(shape: object) -> list[float]:
-    """Returns 24 factors with a largest of 1, from a name in SHAPES or 24 numbers >= 0.
-
-    Raises InputError.
-    """
+    """Returns 24 factors with a largest of 1, from a name in SHAPES or 24 numbers >= 0. Raises
+    InputError."""
     if isinstance(shape, str):
         return list(SHAPES[check_choice("shape", shape, tuple(SHAPES))])
     if not isinstance(shape, (list, tuple)) or len(shape) != 24:
@@ -187,29 +185,25 @@ def compute_hourly_factors(shape: object) -> list[float]:
 
 
 def list_backup_minutes(start_hour: float, minutes: int) -> list[int]:
-    """Returns the minutes of the day (0..1439) a backup runs in; it may run past midnight.
-
-    Raises InputError.
-    """
+    """Returns the minutes of the day (0..1439) a backup runs in; it may run past midnight. Raises
+    InputError."""
     start = int(check_number("backup_start_hour", start_hour, 0.0, 24.0, "h") * 60 + 0.5)
     length = check_whole("backup_minutes", minutes, 1, MINUTES_OF_DAY)
     return [(start + i) % MINUTES_OF_DAY for i in range(length)]
 
 
 def add_backup(reads: list[float], sizes: list[float], minutes: list[int], mib_s: float) -> None:
-    """Adds `mib_s` of 256 KiB reads to each of `minutes`, in place.
-
-    The mean size keeps both I/Os and bytes exact.
-    """
-    extra = check_number("backup_mib_s", mib_s, 0.0, MAX_BACKUP_MIB_S, "MiB/s") * 1_024 / BACKUP_READ_KIB
+    """Adds the reads of a backup, `mib_s` in I/Os of 256 KiB, to the rates `reads` and mean `sizes`
+    (KiB) of these minutes of the day, which are changed: I/Os and bytes stay exact."""
+    backup_iops = check_number("backup_mib_s", mib_s, 0.0, MAX_BACKUP_MIB_S, "MiB/s") * 1_024 / BACKUP_READ_KIB
     for minute in minutes:
-        kib_s = reads[minute] * sizes[minute] + extra * BACKUP_READ_KIB
-        reads[minute] += extra
+        kib_s = reads[minute] * sizes[minute] + backup_iops * BACKUP_READ_KIB
+        reads[minute] += backup_iops
         sizes[minute] = kib_s / reads[minute] if reads[minute] else 0.0
 
 
 def describe_backup_caveat() -> str:
-    """Says what merging the backup into the points loses."""
+    """Returns the caveat on a backup that `add_backup` has merged into the points."""
     return (
         f"The backup is counted as extra reads of {BACKUP_READ_KIB:g} "
         "KiB each; I/Os and bytes of those minutes are exact, "
@@ -219,7 +213,7 @@ def describe_backup_caveat() -> str:
 
 
 def _make_source(answers: dict) -> dict:
-    """Returns the origin of a workload, with the answers that were given."""
+    """Returns the source of a workload, with the answers that are not None."""
     return {
         "tool": "headrace workload new",
         "answers": {key: value for key, value in answers.items() if value is not None},
@@ -231,13 +225,9 @@ def _make_source(answers: dict) -> dict:
 
 @dataclass(frozen=True)
 class Question:
-    """One thing to ask a user.
-
-    `validator` turns the text typed into the value, or raises InputError.
-
-    `default` None means the answer may be left empty, and is then left out; `required` questions
-    have no default. `only_if` names a question that must have got an answer for this one to be
-    asked.
+    """A question to the user. `validator` returns the value of a typed text, or raises InputError.
+    Without a default (None) an empty answer is left out, or refused if the question is `required`.
+    `only_if` names a question without whose answer this one is not asked.
     """
 
     name: str
@@ -250,26 +240,24 @@ class Question:
 
 
 def list_questions() -> tuple[Question, ...]:
-    """Lists what to ask for a daily workload, in order. Answers go to `from_answers`."""
+    """Returns the questions for a daily workload, in order; `from_answers` takes the answers."""
     return QUESTIONS
 
 
 def from_answers(answers: dict) -> OpenWorkload:
-    """Calls `new_daily` with a dict of already validated answers, as `questions()` names them.
-
-    Raises InputError.
-    """
-    return _call(new_daily, answers)
+    """Makes a daily workload from validated answers by the names of `list_questions`. Raises
+    InputError."""
+    return _call_checked(new_daily, answers)
 
 
 def from_constant_answers(answers: dict) -> OpenWorkload:
-    """Calls `new_constant` with a dict of its arguments. Raises InputError."""
-    return _call(new_constant, answers)
+    """Makes a constant workload from the arguments of `new_constant`. Raises InputError."""
+    return _call_checked(new_constant, answers)
 
 
-def _call(maker: Callable, answers: dict) -> OpenWorkload:
-    """Calls `maker` with the answers. Raises InputError for an unknown answer, and if a rate of the
-    busy hour is missing."""
+def _call_checked(maker: Callable, answers: dict) -> OpenWorkload:
+    """Returns the workload that `maker` makes of the answers, without those that are None. Raises
+    InputError for an unknown answer, and if a rate of the busy hour is missing."""
     code = maker.__code__
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     for key in answers:
@@ -283,7 +271,8 @@ def _call(maker: Callable, answers: dict) -> OpenWorkload:
 
 
 def parse_shape(text: str) -> str | list[float]:
-    """Reads a shape's name, or 24 numbers parted by spaces or commas."""
+    """Reads the name of a shape, or 24 numbers with spaces or commas between them. Raises
+    InputError."""
     words = text.replace(",", " ").split()
     if len(words) <= 1:
         return check_choice("shape", text.strip(), tuple(SHAPES))

@@ -45,19 +45,14 @@ SIZES_CAVEAT = (
 
 
 def describe_recorded_hour() -> dict:
-    """Returns the source, date, method and sizes of the recorded hour, as kept with its figures.
-
-    Raises CouldNotRun.
-    """
+    """Returns the contents of SIDECAR: source, date, method and sizes of the recorded hour. Raises
+    CouldNotRun."""
     return tomllib.loads(_read(SIDECAR).decode())
 
 
 def recorded_hour() -> OpenWorkload:
     """Returns 3,599 seconds of an InnoDB TPC-C server on gp2 in 2018, one point a second, warm-up
-    included.
-
-    Raises CouldNotRun.
-    """
+    included. Raises CouldNotRun."""
     about = describe_recorded_hour()
     figures, source = _read_figures(about)
     seconds = figures.height

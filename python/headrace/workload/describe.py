@@ -5,11 +5,9 @@ from __future__ import annotations
 from headrace.base.units import HOUR_S, describe_span, format_percent
 
 
-def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, ...]) -> str:
-    """Describes what an open workload asks of a volume, as a few sentences.
-
-    `pattern`: how its I/Os arrive, in words.
-    """
+def describe_open(summary: dict, pattern: str, source: dict, notes: tuple[str, ...]) -> str:
+    """Describes an open workload in lines of text from its summary: demand, sizes, growth, source
+    and `notes` as caveats. `pattern` is the text of `describe_pattern`."""
     lines = [
         f"{summary['name']}: {summary['kind']} demand over {describe_span(summary['span_s'])}, "
         f"{summary['points']:,} point{'s' if summary['points'] > 1 else ''} of {_describe_point_lengths(summary)}."
@@ -30,8 +28,8 @@ def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, .
 
 
 def describe_pattern(sequential_reads: float, sequential_writes: float, arrivals: str) -> str:
-    """Says which shares (0 to 1) of I/Os follow on from the one before, and how I/Os arrive; empty
-    if that needs no words."""
+    """Returns lines on the shares (0 to 1) of sequential I/Os and on even arrivals; an empty text
+    without either."""
     lines = []
     if sequential_reads or sequential_writes:
         lines.append(
@@ -65,7 +63,7 @@ def _describe_demand(figures: dict) -> list[str]:
 
 
 def _describe_mix(figures: dict, read_share: float) -> str:
-    """Describes reads and writes with their sizes; one kind stands alone."""
+    """Returns a sentence on the shares of reads and writes and their mean sizes in KiB."""
     if read_share in (0.0, 1.0):
         return f"All I/Os are {'reads' if read_share else 'writes'} ({figures['mean_io_kib']:.1f} KiB on the mean)."
     return (
@@ -76,7 +74,7 @@ def _describe_mix(figures: dict, read_share: float) -> str:
 
 
 def describe_closed(summary: dict, sequential: bool, caveats: tuple[str, ...]) -> str:
-    """Describes what a closed workload asks of a volume, as a few sentences."""
+    """Describes a closed workload in lines of text from its summary, with its caveats."""
     read_share, jobs = summary["read_share"], summary["numjobs"]
     what = {1.0: "reads", 0.0: "writes"}.get(read_share, f"I/Os, {format_percent(read_share)} of them reads")
     lines = [

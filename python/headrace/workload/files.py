@@ -61,10 +61,7 @@ KIND = DocumentKind(
 
 
 class _Head(DocumentTable):
-    """Fields that every file of I/Os has.
-
-    The workload itself checks the values: what is `object` here.
-    """
+    """Keys of every workload file of I/Os. Values of type `object` are checked by the workload."""
 
     format: str
     version: int
@@ -97,7 +94,7 @@ class OpenFile(_Head, kw_only=True):
     constant: dict | None = None
 
 
-# One number stands for every point.
+# A column of points; a single number is the value of all of them.
 _Column = float | list[float]
 
 
@@ -120,18 +117,16 @@ class PointsTable(DocumentTable):
 
 
 def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
-    """Reads the workload in a TOML file.
-
-    Raises InputError (bad content, exit code 2) or CouldNotRun (cannot be read, 3).
-    """
+    """Reads the workload in a TOML file. Raises InputError (bad content, exit code 2) or
+    CouldNotRun (cannot be read, 3)."""
     path = make_path(path)
     return parse(path.name, read_bytes(path, MAX_TOML_BYTES), path.parent)
 
 
 def parse(name: str, content: bytes, folder: Path | None = None) -> Workload | TransactionWorkload:
-    """Reads the workload in the content of a TOML file. `folder`: where the file lies, and its
-    points if they are a file of their own; None: no other file is read. Raises InputError, and
-    CouldNotRun where the points cannot be read."""
+    """Reads the workload in the content of a TOML file, which `name` stands for in errors. Points
+    in another file are read below `folder`, and refused if it is None. Raises InputError, and
+    CouldNotRun if the points cannot be read."""
     try:
         document = parse_toml(name, content, KIND)
         require_keys(document, ("model",), refuse.source)
@@ -146,8 +141,8 @@ def parse(name: str, content: bytes, folder: Path | None = None) -> Workload | T
 
 
 def load_demand(path: str | os.PathLike) -> OpenWorkload:
-    """Reads the demand in I/Os over time in a TOML file: what `headrace.plan` and
-    `headrace.simulate` take. Raises InputError for another kind of workload, and as `load`."""
+    """Reads an open workload, demand in I/Os over time, from a TOML file, for `headrace.plan` and
+    `headrace.simulate`. Raises InputError for another kind of workload, and as `load`."""
     workload = load(path)
     if not isinstance(workload, OpenWorkload):
         kind = "a database in transactions" if isinstance(workload, TransactionWorkload) else "a closed load"
@@ -203,13 +198,13 @@ def _read_open(document: dict, folder: Path | None) -> OpenWorkload:
     """Returns an open workload, its points from one of four sources. Raises InputError if it names
     none, or several."""
     read = convert(document, OpenFile, source=refuse.source, where="an open workload")
-    ways = [way for way in ("points", "points_file", "daily", "constant") if way in document]
-    if len(ways) != 1:
+    sources = [source for source in ("points", "points_file", "daily", "constant") if source in document]
+    if len(sources) != 1:
         rule = "exactly one of [points], points_file, [daily], [constant] is needed"
-        raise refuse.input(" and ".join(ways) or "no points", rule)
-    if ways[0] in ("daily", "constant"):
+        raise refuse.input(" and ".join(sources) or "no points", rule)
+    if sources[0] in ("daily", "constant"):
         return _build_from_section(
-            read, ways[0], {key: document[key] for key in SHARED_WITH_ANSWERS if key in document}
+            read, sources[0], {key: document[key] for key in SHARED_WITH_ANSWERS if key in document}
         )
     points = (
         _read_inline_points(read.points)
@@ -257,21 +252,21 @@ def _read_inline_points(table: dict) -> pl.DataFrame:
     )
 
 
-def _compute_starts(durations: list[float], even: bool) -> list[float]:
-    """Returns the starts of points in seconds from the first, by multiplication if all are equally
-    long (`even`)."""
-    if even:
+def _compute_starts(durations: list[float], is_even: bool) -> list[float]:
+    """Returns the starts of points in seconds from the first, by multiplication if all durations
+    are equal (`is_even`)."""
+    if is_even:
         return [durations[0] * index for index in range(len(durations))]
-    starts, now = [], 0.0
+    starts, start_s = [], 0.0
     for duration in durations:
-        starts.append(now)
-        now += duration
+        starts.append(start_s)
+        start_s += duration
     return starts
 
 
 def _read_points_file(name: object, digest: object, folder: Path | None) -> pl.DataFrame:
-    """Reads points from a CSV file below `folder`. Raises InputError if no folder is given (None),
-    the path leads out of it, or its SHA-256 is another."""
+    """Reads points from the CSV file `name` below `folder`. Raises InputError without a folder, if
+    the path leads out of it, or if the file's SHA-256 is not `digest`."""
     if folder is None:
         hint = "Give the file that names it to the command line, which reads both."
         raise refuse.input(f"points_file = {quote_value(name)}", "another file is not read here", hint)
@@ -307,8 +302,9 @@ def _build_closed_document(workload: ClosedWorkload) -> dict:
 
 
 def _write_open(workload: OpenWorkload, path: Path) -> str:
-    """Returns the text of an open workload's file, with the answers that it was made from where
-    they make the same again. Many points are written into a file of their own next to `path`."""
+    """Returns the text of an open workload's file: with the answers that it was made from if they
+    make the same workload, else with its points. More than MAX_INLINE_POINTS points are written
+    into a CSV file next to `path`."""
     document = _build_open_head(workload)
     answers = workload.source.get("answers")
     if isinstance(answers, dict) and workload.kind in ("daily", "constant") and _can_be_rebuilt(workload, answers):
@@ -318,9 +314,9 @@ def _write_open(workload: OpenWorkload, path: Path) -> str:
         return documents.to_toml(document) + _write_points_table(workload.points)
     content = workload.points.write_csv().encode()
     digest = hashlib.sha256(content).hexdigest()
-    next_to_it = path.with_name(f"{path.stem}.{digest[:8]}.csv")
-    write_whole(next_to_it, content)
-    return documents.to_toml(document | {"points_file": next_to_it.name, "points_sha256": digest})
+    points_path = path.with_name(f"{path.stem}.{digest[:8]}.csv")
+    write_whole(points_path, content)
+    return documents.to_toml(document | {"points_file": points_path.name, "points_sha256": digest})
 
 
 def _build_open_head(workload: OpenWorkload) -> dict:
@@ -355,11 +351,11 @@ def _write_points_table(points: pl.DataFrame) -> str:
         lines += [_write_array("t_s", points["t_s"]), _write_array("duration_s", durations)]
     columns = points.columns[2:]
     for column in columns:
-        one_value = points[column].n_unique() == 1
+        is_constant = points[column].n_unique() == 1
         # reads_per_s stays an array, so that the number of points can always be seen.
         lines.append(
             f"{column} = {_write_figure(points[column][0])}"
-            if one_value and column != columns[0]
+            if is_constant and column != columns[0]
             else _write_array(column, points[column])
         )
     return "\n".join(lines) + "\n"

@@ -1,10 +1,9 @@
-"""The distance of a cache from those of the runs: in turnovers since a cold start, and in what its
-size changes of the I/Os of a transaction.
+"""Measures the distance of a cache from those of the runs: in turnovers since a cold start, and in
+the I/Os of a transaction that its size changes.
 
 I/Os a transaction go on falling for long after the pool has filled, by more than the model has: a
-run that ends early does not show where they settle. Another size is as far as the model says that
-it matters: a law of the misses that is off by a share is off by that share of what it adds or
-takes away.
+run that ends early does not show where they settle. The distance of another size is its effect on
+I/Os in the model, since the error of the model is a share of that effect.
 """
 
 from __future__ import annotations
@@ -28,67 +27,69 @@ SETTLED_TURNOVERS = 12.0
 LEAST_TURNOVERS = 0.1
 
 
-def count_turnovers(workload: TransactionWorkload, cache_gib: float, transactions: float | None) -> float:
-    """Counts how often a cache was turned over after `transactions` from a cold start (None: warm,
-    settled), between LEAST_TURNOVERS (where it never fills too) and SETTLED_TURNOVERS."""
-    course = _follow(workload, cache_gib)
+def compute_turnovers(workload: TransactionWorkload, cache_gib: float, transactions: float | None) -> float:
+    """Returns the turnovers of a cache after `transactions` from a cold start (None: warm,
+    settled), limited to LEAST_TURNOVERS, which a cache that never fills has, and
+    SETTLED_TURNOVERS."""
+    warm_up = _simulate_warm_up(workload, cache_gib)
     if transactions is None:
-        count = course.turned[-1]
+        turnovers = warm_up.turnovers[-1]
     else:
         import numpy as np  # a tenth of a second that no other command should pay
 
-        count = float(np.interp(transactions, course.places, course.turned))
-    return min(max(count, LEAST_TURNOVERS), SETTLED_TURNOVERS)
+        turnovers = float(np.interp(transactions, warm_up.transactions, warm_up.turnovers))
+    return min(max(turnovers, LEAST_TURNOVERS), SETTLED_TURNOVERS)
 
 
 def measure_life(workload: TransactionWorkload, cache_gib: float, transactions: float | None) -> float:
-    """Returns the e-folds of turnovers by which a cache lives longer than in any of the runs, 0
-    where it does not. `transactions`: at the end of what is asked, as of `count_turnovers`."""
+    """Returns the logarithm of a cache's turnovers over the most in any run; 0 if it has fewer, and
+    without runs. `transactions` are those at the end of the prediction, as in
+    `compute_turnovers`."""
     grown = workload.covered.grown
     seen = [
-        count_turnovers(
+        compute_turnovers(
             workload, run["cache_gib"] * grown, None if run["start"] == "warm" else run["transactions"] * grown
         )
         for run in workload.runs
     ]
     if not seen:
         return 0.0
-    return max(0.0, math.log(count_turnovers(workload, cache_gib, transactions) / max(seen)))
+    return max(0.0, math.log(compute_turnovers(workload, cache_gib, transactions) / max(seen)))
 
 
 def measure_size(workload: TransactionWorkload, cache_gib: float) -> float:
-    """Returns the e-folds of I/Os a transaction between a settled cache and those of the runs: 0 of
-    a size that a run had, and of one that changes nothing. A cache larger than the data counts as
-    one of their size."""
+    """Returns the distance of a settled cache from those of the runs, as `compute_distance_from` of
+    the I/Os a transaction: 0 for a size that a run had, and for one that changes no I/Os. A cache
+    larger than the data counts as one of their size."""
     covered, largest = workload.covered, workload.size_gib or math.inf
     caches = [run["cache_gib"] * covered.grown for run in workload.runs] or list(covered.cache_gib or ())
     if not caches:
         return 0.0
-    here, *measured = (_count_ios(workload, min(size, largest)) for size in (cache_gib, *caches))
+    here, *measured = (_compute_ios_per_tx(workload, min(size, largest)) for size in (cache_gib, *caches))
     return compute_distance_from(measured, here)
 
 
-def _count_ios(workload: TransactionWorkload, cache_gib: float) -> float:
-    """Counts the I/Os of a transaction with a settled cache: pages read and written, and one more
-    for its commit, so that a cache which holds everything is not infinitely far."""
+def _compute_ios_per_tx(workload: TransactionWorkload, cache_gib: float) -> float:
+    """Returns the I/Os of a transaction with a settled cache: pages read and written, and one for
+    its commit, so that the distance of a cache that holds all data is finite."""
     ios_of_page, _ = core.page_write_cost(workload.database["cached_bytes"], workload.database["writes"]["doublewrite"])
-    reads, written = _follow(workload, cache_gib).settled
+    reads, written = _simulate_warm_up(workload, cache_gib).settled
     return 1.0 + reads + ios_of_page * written
 
 
 @dataclass(frozen=True)
-class _Course:
-    """A cache from a cold start: transactions (`places`), its turnovers by then, and where it is
-    settled pages read and written by a transaction."""
+class _WarmUp:
+    """The warm-up of a cache from a cold start: its turnovers after these numbers of transactions,
+    and the pages that a transaction reads and writes once it is settled."""
 
-    places: tuple[float, ...]
-    turned: tuple[float, ...]
+    transactions: tuple[float, ...]
+    turnovers: tuple[float, ...]
     settled: tuple[float, float]
 
 
 @lru_cache(maxsize=1024)
-def _follow(workload: TransactionWorkload, cache_gib: float) -> _Course:
-    """Follows a cache from a cold start."""
+def _simulate_warm_up(workload: TransactionWorkload, cache_gib: float) -> _WarmUp:
+    """Returns the warm-up of a cache from a cold start by the core; results are cached."""
     curve = core.mysql_warm_up(workload.database, cache_gib * GIB)
     reads, evicted, flushed, shape = (curve[name][-1] for name in ("reads", "evicted_dirty", "flushed", "shape"))
-    return _Course(tuple(curve["tx"]), tuple(curve["turned"]), (reads * shape, (evicted + flushed) * shape))
+    return _WarmUp(tuple(curve["tx"]), tuple(curve["turned"]), (reads * shape, (evicted + flushed) * shape))

@@ -1,5 +1,5 @@
-"""Errors of a database on the runs it was calibrated on: kept with each run in the workload file,
-shown with it, and part of every interval.
+"""The error of a calibration on a run that it was fitted to: stored with the run in the workload
+file, and part of the interval of every prediction.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ MOST_NOISE = 3.0
 
 @dataclass(frozen=True)
 class Misfit:
-    """One run under its own calibration: mean tps of the second half as measured and as predicted
-    from the run's start; `noise`, relative standard deviation of the measured one; `limit`, what
-    binds most of that time in the model; `cause`, what is likely behind a large misfit."""
+    """The error of a calibration on one of its runs: mean tps of the second half as measured and as
+    predicted from the run's start. `noise`: relative standard deviation of the measured mean;
+    `limit`: the bottleneck of most of that time in the model; `cause`: the likely cause of a large
+    error, in sentences."""
 
     measured_tps: float
     predicted_tps: float
@@ -31,12 +32,13 @@ class Misfit:
 
     @property
     def off(self) -> float:
-        """Returns predicted over measured, less 1."""
+        """Returns the relative error: predicted over measured tps, less 1."""
         return self.predicted_tps / self.measured_tps - 1.0
 
     @property
     def bar(self) -> float:
-        """Returns the largest size of `off` with which the calibration describes the run."""
+        """Returns the largest absolute value of `off` with which the calibration still describes
+        the run."""
         return max(MOST_MISFIT, MOST_NOISE * self.noise)
 
     @property
@@ -46,11 +48,11 @@ class Misfit:
 
     @property
     def beyond_noise(self) -> float:
-        """Returns the relative size of what is off and no noise, 0.1 for 10 %."""
+        """Returns the relative error beyond the noise of the measurement (0.1 is 10 %)."""
         return math.sqrt(max(0.0, self.off**2 - self.noise**2))
 
     def describe(self, run: str) -> str:
-        """Returns the figures of a run of that name, and the likely cause."""
+        """Returns a sentence with both rates of the run of that name, and the likely cause."""
         figures = f"{self.predicted_tps:,.4g} tps in its second half where {self.measured_tps:,.4g} were measured"
         bar = (
             f"{format_percent(self.off, 1, sign='+')}, more than the {format_percent(self.bar, 1)} that noise explains"
@@ -58,12 +60,12 @@ class Misfit:
         return f"{run}: the calibration gives {figures} ({bar}). {self.cause}".strip()
 
     def to_document(self) -> dict[str, object]:
-        """Returns the figures of a run."""
+        """Returns the fields as a run of a workload file has them, without empty ones."""
         return {name: value for name, value in asdict(self).items() if value != ""}
 
 
 def find_misfit(run: dict[str, Any]) -> Misfit | None:
-    """Returns the misfit of a run of a workload, None in files from before it was kept."""
+    """Returns the misfit in a run of a workload; None if its file is older than this field."""
     if "measured_tps" not in run:
         return None
     measured = run["measured_tps"]

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["constant", "daily", "recorded"]
 Arrivals = Literal["even", "poisson"]
-# Largest factor by which `uncensored` raises the least demand. A guess, beyond any volume that is
+# Largest factor by which `uncensor` raises the least demand. A guess, beyond any volume that is
 # worth buying.
 MAX_MARGIN = 100.0
 # Requests the event simulation lets wait before it stops taking more: a guess, above the queues of
@@ -95,21 +95,21 @@ class OpenWorkload(Shown):
                 check_number(f"source.{factor}", self.source[factor], 1e-9, 1e9)
         check_choice("arrivals", self.arrivals, ARRIVALS)
         for share in ("sequential_read_share", "sequential_write_share"):
-            _set(self, share, check_number(share, getattr(self, share), 0.0, 1.0))
-        _set(self, "growth_per_year", check_number("growth_per_year", self.growth_per_year, -0.9, MAX_GROWTH))
-        _set(self, "size_gib", check_size(self.size_gib))
-        _set(self, "caveats", tuple(self.caveats))
-        _set(self, "points", check_points(self.points, self.kind))
+            _set_field(self, share, check_number(share, getattr(self, share), 0.0, 1.0))
+        _set_field(self, "growth_per_year", check_number("growth_per_year", self.growth_per_year, -0.9, MAX_GROWTH))
+        _set_field(self, "size_gib", check_size(self.size_gib))
+        _set_field(self, "caveats", tuple(self.caveats))
+        _set_field(self, "points", check_points(self.points, self.kind))
         coarse = describe_coarse_caveat(self.points) if self.kind == "recorded" else None
         if coarse and coarse not in self.caveats:
-            _set(self, "caveats", (*self.caveats, coarse))
+            _set_field(self, "caveats", (*self.caveats, coarse))
 
     def __eq__(self, other: object) -> bool:
         """Compares all fields, points by their values."""
         if not isinstance(other, OpenWorkload):
             return NotImplemented
-        mine, other_fields = _list_other_fields(self), _list_other_fields(other)
-        return mine == other_fields and self.points.equals(other.points)
+        own_fields, other_fields = _get_fields_without_points(self), _get_fields_without_points(other)
+        return own_fields == other_fields and self.points.equals(other.points)
 
     __hash__ = None  # type: ignore[assignment]  # a frame cannot be hashed
 
@@ -138,12 +138,9 @@ class OpenWorkload(Shown):
         }
 
     def scale(self, growth: float, *, data_growth: float | None = None) -> OpenWorkload:
-        """Returns the same shape with `growth` times the rates and `data_growth` times the data
-        (None: as the rates).
-
-        Factors (1.5 is half as much again), above 0 to 1000. Sizes of I/Os and times stay, and so
-        do recorded latencies and queues: they belong to the rates as recorded. Raises InputError.
-        """
+        """Returns the workload with `growth` times the rates and `data_growth` times the data
+        (None: as the rates); both are factors above 0, up to 1000. Sizes of I/Os, times, recorded
+        latencies and queues are unchanged. Raises InputError."""
         factor, data_factor = (
             _check_factor("growth", growth),
             _check_factor("data_growth", growth if data_growth is None else data_growth),
@@ -168,11 +165,8 @@ class OpenWorkload(Shown):
 
     @cached_property
     def censoring(self) -> Censoring:
-        """Finds, once, the windows at a limit and the least demand of each point.
-
-        None in constant and daily workloads, which are demand, and none where `uncensored` has
-        raised the points.
-        """
+        """Returns the windows at a limit of the volume and the least demand of each point, computed
+        once. Constant and daily workloads, and those raised by `uncensor`, have none."""
         from headrace.workload.censored import Censoring, find_censored  # numpy: a tenth of a second
 
         if self.kind != "recorded" or "uncensored_by" in self.source:
@@ -181,18 +175,14 @@ class OpenWorkload(Shown):
 
     @property
     def censored(self) -> tuple[CensoredWindow, ...]:
-        """Returns the stretches of a recording in which the volume was at a limit: what it gave
-        there is less than what was asked."""
+        """Returns the windows of a recording in which the volume was at a limit, so that demand was
+        at least the recorded rate."""
         return self.censoring.windows
 
     def uncensor(self, margin: float = 1.25) -> OpenWorkload:
-        """Returns the demand to plan for: censored points raised to the least that was asked, times
-        `margin` (1 to 100).
-
-        The default is a guess, on the side of enough: nothing recorded on a volume at its limit
-        tells how much more was wanted. Without censored points the workload itself. Raises
-        InputError.
-        """
+        """Returns the demand to plan for: censored points raised to their least demand, times
+        `margin` (1 to 100; the default is a guess, since a volume at its limit does not show the
+        demand). Without censored points the workload itself. Raises InputError."""
         margin = check_number("margin", margin, 1.0, MAX_MARGIN)
         censoring = self.censoring
         if censoring.at_least_factor is None or censoring.censored is None:
@@ -211,12 +201,12 @@ class OpenWorkload(Shown):
         return replace(self, points=points, source=self.source | {"uncensored_by": margin})
 
     def find_recorded_latency(self) -> pl.DataFrame | None:
-        """Returns `t_s` and `mean_ms` of each point as recorded (null where nothing was), or None;
-        to compare with a model's."""
+        """Returns `t_s` and the recorded latency `mean_ms` of each point (null: none recorded);
+        None if no point has one."""
         return compute_recorded_latency(self.points, float(self.source.get("scaled_by", 1.0)))
 
     def describe_limits(self) -> tuple[str, ...]:
-        """Says where the recorded volume was at a limit, in sentences."""
+        """Returns a sentence for each limit that the recorded volume was at."""
         return describe_limits_met(self.censored, self.source.get("clock_start"))
 
     def list_notes(self) -> tuple[str, ...]:
@@ -250,9 +240,9 @@ class OpenWorkload(Shown):
         return {"name": self.name, "model": "open", "kind": self.kind} | figures | own
 
     def describe(self) -> str:
-        """Describes what this asks of a volume, in words."""
+        """Describes the workload in lines of text."""
         pattern = describe.describe_pattern(self.sequential_read_share, self.sequential_write_share, self.arrivals)
-        return describe.open_in_words(self.summarize(), pattern, self.source, self.list_notes())
+        return describe.describe_open(self.summarize(), pattern, self.source, self.list_notes())
 
 
 @dataclass(frozen=True)
@@ -279,12 +269,12 @@ class ClosedWorkload:
         """Checks every field. Raises InputError for a value out of range."""
         check_name(self.name)
         check_choice("rw", self.rw, RW_KINDS)
-        _set(self, "bs_kib", check_number("bs_kib", self.bs_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB"))
-        _set(self, "iodepth", check_whole("iodepth", self.iodepth, 1, 65_536))
-        _set(self, "numjobs", check_whole("numjobs", self.numjobs, 1, 4_096))
-        _set(self, "rwmixread", check_whole("rwmixread", self.rwmixread, 0, 100))
-        _set(self, "size_gib", check_size(self.size_gib))
-        _set(self, "caveats", tuple(self.caveats))
+        _set_field(self, "bs_kib", check_number("bs_kib", self.bs_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB"))
+        _set_field(self, "iodepth", check_whole("iodepth", self.iodepth, 1, 65_536))
+        _set_field(self, "numjobs", check_whole("numjobs", self.numjobs, 1, 4_096))
+        _set_field(self, "rwmixread", check_whole("rwmixread", self.rwmixread, 0, 100))
+        _set_field(self, "size_gib", check_size(self.size_gib))
+        _set_field(self, "caveats", tuple(self.caveats))
 
     @property
     def read_share(self) -> float:
@@ -313,7 +303,7 @@ class ClosedWorkload:
         return self
 
     def list_notes(self) -> tuple[str, ...]:
-        """Returns the caveats, as `OpenWorkload.notes`."""
+        """Returns the caveats, as `OpenWorkload.list_notes`."""
         return self.caveats
 
     def summarize(self) -> dict:
@@ -322,7 +312,7 @@ class ClosedWorkload:
         return head | pick_fields(self, "rw", "bs_kib", "iodepth", "numjobs", "read_share", "size_gib")
 
     def describe(self) -> str:
-        """Describes what this asks of a volume, in words."""
+        """Describes the workload in lines of text."""
         return describe.describe_closed(self.summarize(), self.sequential, self.caveats)
 
 
@@ -337,9 +327,9 @@ def _check_factor(what: str, value: object) -> float:
     return factor
 
 
-def _set(frozen: object, name: str, value: object) -> None:
+def _set_field(frozen: object, name: str, value: object) -> None:
     object.__setattr__(frozen, name, value)
 
 
-def _list_other_fields(workload: OpenWorkload) -> tuple:
+def _get_fields_without_points(workload: OpenWorkload) -> tuple:
     return tuple(getattr(workload, name) for name in workload.__dataclass_fields__ if name != "points")

@@ -1,7 +1,5 @@
-"""Figures of a recording besides its rates: its latency, the stretches in which its rates are a
-limit and not a demand, its notes.
-
-Those stretches are found in `censored`.
+"""Words for a recording: windows in which the volume was at a limit (found in `censored`), its
+length and clock; and its latency.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ WHOLE_SHARE = 0.99
 
 @dataclass(frozen=True)
 class CensoredWindow:
-    """A stretch in which the volume gave all it could: demand was at least what was recorded.
+    """A window in which the volume was at a limit: demand was at least the recorded rate.
 
     `from_s`, `to_s`: seconds from the start. `limit`: "iops", "mib_s", or "credits" where the
     volume gave more at other times. `recorded`: the flat rate, in `unit` ("IOPS" or "MiB/s").
@@ -30,7 +28,7 @@ class CensoredWindow:
     outstanding), `util_percent`, `balance_percent`: means of the window, None where not recorded.
     `at_least_iops`: what was recorded and, by Little's law, what was still waiting at the end of
     the point with the longest queue. `at_most_iops`: as many outstanding, served at the usual
-    latency: an upper figure to show, not to plan by. All are figures of the recording: `scaled()`
+    latency: an upper figure to show, not to plan by. All are figures of the recording: `scale`
     does not change them.
     """
 
@@ -48,13 +46,14 @@ class CensoredWindow:
     balance_percent: float | None = None
 
     def describe_window(self, clock_start: str | None = None) -> str:
-        """Writes one sentence or two on this window; `clock_start` as in a workload's source gives
-        times of day."""
+        """Returns one or two sentences on this window, with times of day if `clock_start` is that
+        of a workload's source."""
         return describe_windows((self,), clock_start)
 
 
 def describe_windows(windows: tuple[CensoredWindow, ...], clock_start: str | None = None) -> str:
-    """Says of windows of a limit at one rate: when, how it shows, its meaning, what to do."""
+    """Returns sentences on windows at the same limit and rate: the three longest, evidence from the
+    longest, its meaning, and advice."""
     first = max(windows, key=lambda window: window.to_s - window.from_s)
     shown = sorted(
         sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s
@@ -92,7 +91,7 @@ def describe_windows(windows: tuple[CensoredWindow, ...], clock_start: str | Non
 
 
 def _describe_latency(latency_ms: float, usual_ms: float | None) -> str:
-    """Writes a latency in terms of the usual one, where that is known: two figures say enough."""
+    """Returns a latency as a multiple of the usual one, or in ms if that is not known."""
     if not usual_ms:
         return f"{latency_ms:.3g} ms"
     times = latency_ms / usual_ms
@@ -100,7 +99,7 @@ def _describe_latency(latency_ms: float, usual_ms: float | None) -> str:
 
 
 def _describe_rate(value: float) -> str:
-    """Writes a rate, IOPS or MiB/s, with four figures and no power of ten."""
+    """Returns a rate, IOPS or MiB/s, with four digits and no power of ten."""
     return f"{value:,.0f}" if value >= 1_000 else f"{value:,.4g}"
 
 
@@ -112,15 +111,12 @@ def _get_iops(window: CensoredWindow) -> float:
 
 
 def compute_recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | None:
-    """Returns `t_s` and `mean_ms` of each point as recorded; null where nothing was.
-
-    None when the recording has no latency at all.
-
-    The mean over reads and writes where they are apart, else of all; else, by Little's law, queue
-    over rate. `scaled_by`: the factor by which the rates were multiplied since they were recorded.
-    """
+    """Returns `t_s` and the recorded latency `mean_ms` of each point (null: none), or None if no
+    point has one: the mean over reads and writes if both were recorded, else that of all I/Os, else
+    queue over rate (Little's law). `scaled_by` is the factor by which the rates were multiplied
+    since they were recorded."""
     rate = pl.col("reads_per_s") + pl.col("writes_per_s")
-    ways = []
+    expressions = []
     if "read_await_ms" in points.columns and "write_await_ms" in points.columns:
         parts = [
             pl.when(pl.col(f"{what}s_per_s") > 0)
@@ -128,14 +124,14 @@ def compute_recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataF
             .otherwise(0.0)
             for what in ("read", "write")
         ]
-        ways.append((parts[0] + parts[1]) / rate)
+        expressions.append((parts[0] + parts[1]) / rate)
     if "await_ms" in points.columns:
-        ways.append(pl.col("await_ms"))
+        expressions.append(pl.col("await_ms"))
     if "queue" in points.columns:
-        ways.append(pl.col("queue") * scaled_by / rate * 1_000.0)
-    if not ways:
+        expressions.append(pl.col("queue") * scaled_by / rate * 1_000.0)
+    if not expressions:
         return None
-    latency = points.select("t_s", pl.when(rate > 0).then(pl.coalesce(ways)).alias("mean_ms"))
+    latency = points.select("t_s", pl.when(rate > 0).then(pl.coalesce(expressions)).alias("mean_ms"))
     return latency if latency["mean_ms"].is_not_null().any() else None
 
 
@@ -143,7 +139,7 @@ def compute_recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataF
 
 
 def describe_limits_met(windows: tuple[CensoredWindow, ...], clock_start: str | None) -> tuple[str, ...]:
-    """Says where the recorded volume was at a limit, in sentences for a plan to begin with."""
+    """Returns a text for each limit that the recorded volume was at, the longest time first."""
     return tuple(describe_windows(alike, clock_start) for alike in _group_by_limit(windows))
 
 
@@ -153,11 +149,11 @@ def _group_by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredW
     groups: list[list[CensoredWindow]] = []
     for window in windows:
         for group in groups:
-            like = group[0]
+            first = group[0]
             if (
-                like.unit == window.unit
-                and like.limit == window.limit
-                and abs(like.recorded - window.recorded) <= 0.02 * like.recorded
+                first.unit == window.unit
+                and first.limit == window.limit
+                and abs(first.recorded - window.recorded) <= 0.02 * first.recorded
             ):
                 group.append(window)
                 break

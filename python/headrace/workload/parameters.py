@@ -20,8 +20,9 @@ from headrace.workload.unexplained import read_spreads as unexplained_spreads
 
 @dataclass(frozen=True)
 class ModelParameter:
-    """One parameter: `path` in the core's database, `spread` its relative standard deviation before
-    a run (1 = a factor of e), `limit` and `least` what the core takes at most and at least."""
+    """A parameter of a calibration: its `path` in the core's database, its relative standard
+    deviation before a run (`spread`, 1 is a factor of e), its description, and the most (`limit`)
+    and `least` values that the core takes."""
 
     name: str
     path: tuple[str, ...]
@@ -32,7 +33,7 @@ class ModelParameter:
 
 
 def _read_group(name: str) -> tuple[ModelParameter, ...]:
-    """Returns the parameters of a group of parameters.csv, which says where each spread is from."""
+    """Returns the parameters of a group in parameters.csv, which has the source of each spread."""
     return tuple(
         ModelParameter(
             row["name"],
@@ -84,8 +85,8 @@ def count_data_bytes(database: Mapping) -> float:
 
 
 def estimate_pages_spread(engine: str, database: Mapping[str, Any], benchmark: str, cache_bytes: float) -> float | None:
-    """Estimates how far the pages touched are known before a run behind such a cache, as a relative
-    standard deviation; None where that does not depend on it."""
+    """Returns the relative standard deviation of the pages touched before a run with such a cache,
+    for sysbench-tpcc on InnoDB; None for others, where it does not depend on the cache."""
     if engine != "innodb" or benchmark != "sysbench-tpcc":
         return None
     cached_share = min(1.0, cache_bytes / count_data_bytes(database))
@@ -97,9 +98,8 @@ def estimate_pages_spread(engine: str, database: Mapping[str, Any], benchmark: s
 def list_parameters(
     engine: str, database: Mapping[str, Any] | None = None, benchmark: str = "", cache_bytes: float | None = None
 ) -> tuple[ModelParameter, ...]:
-    """Returns the parameters of `innodb` or `myrocks`; with those that only some databases have,
-    and the spreads that are theirs and their `benchmark`'s, where a database is given; behind a
-    cache of the largest run, where that is."""
+    """Returns the parameters of the engine `innodb` or `myrocks`. A database adds those that only
+    some have; it, its `benchmark` and the `cache_bytes` of the largest run decide spreads."""
     parameters = INNODB if engine == "innodb" else MYROCKS
     if database is None:
         return parameters
@@ -112,12 +112,11 @@ def list_parameters(
         spreads["pages_touched"] = pages
     if database.get("last_orders") is not None:
         spreads["pages_touched"] = TPCC_BLOCKS_SPREAD
-    # On a machine of which nobody says how fast its cores are, that adds to what the processor time
-    # is known to.
+    # If the speed of the cores is not known, the processor time is known less well.
     unknown = 0.0 if database["clients"].get("core_speed") else unexplained_spreads()["unknown_speed"]
     spreads["cpu_ms"] = math.hypot(CPU_SPREAD, unknown)
     parameters = tuple(replace(each, spread=spreads.get(each.name, each.spread)) for each in parameters)
-    # Files before they were kept have no ratio of reads, and no last orders.
+    # Older files have no ratio of reads, and no last orders.
     return parameters + tuple(each for each in (LAST_ORDERS, *LOCAL_DISK) if database.get(each.name) is not None)
 
 
@@ -132,8 +131,9 @@ def scale_parameters(database: dict, engine: str, deltas: dict[str, float]) -> d
 
 
 def get_value(database: dict, parameter: ModelParameter) -> float:
-    """Returns the parameter's value: touched pages for the popularity, bytes a transaction for
-    compaction (0 without one); of the response time without I/O what is not processor time."""
+    """Returns the value of a parameter in a database: for the popularity the pages touched, for
+    compaction the bytes a transaction (0 without compaction), for `base_ms` the response time
+    without I/O and processor time."""
     if parameter.path == ("popularity",):
         return sum(item["pages"] for item in database["popularity"])
     if parameter.path == ("compaction", "bytes"):
@@ -149,8 +149,8 @@ def get_value(database: dict, parameter: ModelParameter) -> float:
 
 
 def _multiply(database: dict, parameter: ModelParameter, factor: float) -> None:
-    """Multiplies a parameter of the database, in place, within its range; popularity and compaction
-    are scaled as a whole."""
+    """Multiplies a parameter in `database`, which is changed, within its range; popularity and
+    compaction are scaled as a whole."""
     if parameter.path == ("popularity",):
         for item in database["popularity"]:
             item["pages"] *= factor
@@ -170,9 +170,9 @@ def _multiply(database: dict, parameter: ModelParameter, factor: float) -> None:
 
 
 def _multiply_time(clients: dict, name: str, factor: float) -> None:
-    """Multiplies the response time without I/O, which is processor time and what else it takes. A
-    transaction with more work has more of both, so that the processor time moves both, and the
-    response time without it that alone. The I/Os are the same processors' work."""
+    """Multiplies a time in `clients`, which is changed. `cpu_ms` scales the processor times of
+    transactions and I/Os and the response time without I/O, since a transaction with more work has
+    more of all; `base_ms` scales the part of that response time that is not processor time."""
     if name == "cpu_ms":
         for each in clients.keys() & {"cpu_ms", "io_ms", "io_device_ms", "base_ms"}:
             clients[each] *= factor

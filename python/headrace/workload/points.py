@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Floats: TypeAlias = "Sequence[float] | np.ndarray | pl.Series"
 
 POINT_COLUMNS = ("t_s", "duration_s", "reads_per_s", "writes_per_s", "read_kib", "write_kib")
-# Beside the rates, where the recording has them; null in a point where it has not.
+# Columns that a recording may have with the rates; null in a point without the value.
 OBSERVED_COLUMNS = ("read_await_ms", "write_await_ms", "await_ms", "queue", "util_percent", "balance_percent")
 
 # Limits. They are ours, wide enough for any EBS volume: the fastest does 256,000 IOPS, and Linux
@@ -59,10 +59,8 @@ RW_KINDS = ("read", "write", "randread", "randwrite", "rw", "randrw")
 def make_points(
     t_s: Floats, duration_s: Floats, reads_per_s: Floats, writes_per_s: Floats, read_kib: Floats, write_kib: Floats
 ) -> pl.DataFrame:
-    """Makes of six equally long sequences of numbers the frame `OpenWorkload` wants.
-
-    Sizes where nothing happens become 0.
-    """
+    """Returns the points of an `OpenWorkload` from six equally long sequences; the size of reads or
+    writes becomes 0 in points without any."""
     frame = pl.DataFrame(
         {
             "t_s": pl.Series(t_s, dtype=pl.Float64),
@@ -83,8 +81,8 @@ def make_points(
 
 
 def check_points(points: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Returns the frame with its columns in order and as f64. Raises InputError, which names the
-    first row that breaks a limit."""
+    """Returns the points with their columns in order, as f64, without observed columns that are all
+    null. Raises InputError, which names the first row that breaks a limit."""
     if not isinstance(points, pl.DataFrame):
         raise InputError(f"points is {type(points).__name__}", "must be a polars DataFrame", "OpenWorkload")
     if sorted(set(points.columns) - set(OBSERVED_COLUMNS)) != sorted(POINT_COLUMNS):
@@ -126,15 +124,15 @@ def check_points(points: pl.DataFrame, kind: str) -> pl.DataFrame:
 
 
 def check_clock_zone(zone: object) -> None:
-    """Checks the zone of a clock: UTC, an offset from it, or not stated."""
+    """Raises InputError for a clock zone other than UTC, an offset from it, or LOCAL_ZONE."""
     if zone != LOCAL_ZONE and not (isinstance(zone, str) and CLOCK_ZONE.fullmatch(zone)):
         rule = f'must be "UTC", "UTC+01:00" or the like, or "{LOCAL_ZONE}"'
         raise refuse.input(f"clock_zone = {quote_value(zone)}", rule)
 
 
 def check_clock_start(start: object) -> None:
-    """Checks when a recording began: None, a time of day, or a date and time that leaves room for
-    the longest span."""
+    """Raises InputError if the start of a recording is not None, a time of day, or a date and time
+    of the years 1990 to 2100."""
     if start is None:
         return
     rule = "must be a time of day like 10:00:00, or a date and time like 2025-11-21T10:00:00 of the years 1990 to 2100, in quotes"
@@ -172,7 +170,8 @@ def _refuse(points: pl.DataFrame, wrong: pl.Expr, column: str, rule: str) -> Non
 
 
 def describe_coarse_caveat(points: pl.DataFrame) -> str | None:
-    """Warns of points so long that what happens inside them cannot be seen."""
+    """Returns a caveat if points are longer than COARSE_POINT_S, so that bursts inside them do not
+    show; else None."""
     longest_s = float(points["duration_s"].to_numpy().max())
     if longest_s <= COARSE_POINT_S:
         return None
@@ -184,7 +183,8 @@ def describe_coarse_caveat(points: pl.DataFrame) -> str | None:
 
 
 def check_size(size_gib: object) -> float | None:
-    """Checks the data a volume must hold in GiB, or None."""
+    """Returns the size of the data in GiB, or None if it is None. Raises InputError unless it is a
+    number above 0 within the limits."""
     if size_gib is None:
         return None
     size = check_number("size_gib", size_gib, 0.0, MAX_SIZE_GIB, "GiB")
@@ -206,10 +206,8 @@ def with_totals(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def compute_figures(points: pl.DataFrame, clock_start: str | None) -> dict:
-    """Returns the figures of `OpenWorkload.summary` that follow from its points.
-
-    `clock_start`: as in a workload's source.
-    """
+    """Returns the figures of `OpenWorkload.summarize` that follow from its points; `clock_start` is
+    that of the workload's source."""
     points = with_totals(points)
     span_s = points["t_s"][-1] + points["duration_s"][-1]
     totals = points.select(
@@ -254,30 +252,28 @@ def compute_time_percentile(points: pl.DataFrame, column: str, share: float) -> 
 
 
 def find_busiest_window(points: pl.DataFrame, column: str, window_s: float) -> tuple[float, float]:
-    """Finds start and mean of the window of `window_s` seconds, starting with a point, whose
-    time-weighted mean is highest.
-
-    The earliest wins a tie. A span shorter than the window is one window.
-    """
+    """Returns the start (s) and mean of the window of `window_s` seconds with the highest mean of
+    `column`, weighted by time, among those that start with a point; of equal ones the earliest. A
+    span shorter than the window is one window."""
     starts, durations, values = (points[name].to_list() for name in ("t_s", "duration_s", column))
     span_s = starts[-1] + durations[-1]
     if span_s <= window_s:
         return 0.0, sum(d * v for d, v in zip(durations, values, strict=True)) / span_s
-    best_start, best_sum, inside, right = 0.0, -1.0, 0.0, 0
+    best_start, best_sum, sum_inside, end = 0.0, -1.0, 0.0, 0
     for first, start in enumerate(starts):
         if start + window_s > span_s + 1e-6:
             break
-        while right < len(starts) and starts[right] + durations[right] <= start + window_s + 1e-6:
-            inside += durations[right] * values[right]
-            right += 1
+        while end < len(starts) and starts[end] + durations[end] <= start + window_s + 1e-6:
+            sum_inside += durations[end] * values[end]
+            end += 1
         # The last point may reach past the window: count the part inside.
-        part = (start + window_s - starts[right]) * values[right] if right < len(starts) else 0.0
-        if inside + part > best_sum * (1 + 1e-12):
-            best_start, best_sum = start, inside + part
-        if right > first:
-            inside -= durations[first] * values[first]
+        part = (start + window_s - starts[end]) * values[end] if end < len(starts) else 0.0
+        if sum_inside + part > best_sum * (1 + 1e-12):
+            best_start, best_sum = start, sum_inside + part
+        if end > first:
+            sum_inside -= durations[first] * values[first]
         else:
-            right = first + 1  # one point longer than the window
+            end = first + 1  # one point longer than the window
     return best_start, best_sum / window_s
 
 

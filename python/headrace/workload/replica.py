@@ -1,5 +1,5 @@
-"""Cost of applying a transaction on a replica: the `[replica]` table of a workload file, and what
-the core takes, with defaults that it derives from the source's own run.
+"""Cost of applying a transaction on a replica: the `[replica]` table of a workload file, and the
+core's table of an applier, with defaults that are derived from the source's run.
 
 A calibration of a replica writes what it identified with `add_measured_replica(workload, values,
 spread, origin)`. The names are those of `core.replica_applier(database)["spreads"]`, and `written`,
@@ -54,12 +54,12 @@ class ReplicaParameters:
             check_choice("replica.from", name, tuple(self.values))
 
     def to_core(self) -> dict[str, object]:
-        """Returns what was identified, in the core's table of an applier."""
+        """Returns the identified values by the names of the core's table of an applier."""
         table: dict[str, object] = {**self.values}
         return table if self.written is None else {**table, "written": list(self.written)}
 
     def to_document(self) -> dict[str, object]:
-        """Returns the table of a workload file."""
+        """Returns the table [replica] of a workload file."""
         table: dict[str, object] = {name: float(value) for name, value in self.values.items()}
         table |= {"written": list(self.written)} if self.written is not None else {}
         table |= {"spread": dict(self.spread)} if self.spread else {}
@@ -67,7 +67,7 @@ class ReplicaParameters:
 
     @staticmethod
     def from_document(table: object) -> ReplicaParameters | None:
-        """Reads the parameters in a parsed file. Raises InputError."""
+        """Reads the table [replica] of a workload file, None without one. Raises InputError."""
         if table is None:
             return None
         if not isinstance(table, dict):
@@ -90,17 +90,16 @@ class ReplicaParameters:
 
 @cache
 def get_parameter_spreads() -> dict[str, core.ApplierSpread]:
-    """Returns the core's table of parameters by name: `words`, `relative_sd`, `least`, `most`."""
+    """Returns for each parameter of an applier, by name, its description (`words`), its relative
+    standard deviation without a run (`relative_sd`), and its `least` and `most` values."""
     database = core.mysql_tpcc("innodb", 1.0)
     return {row["parameter"]: row for row in core.replica_applier(database)["spreads"]}
 
 
 def make_applier(workload: TransactionWorkload, deltas: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """Returns the core's table of an applier: what was identified, and defaults of the source for
-    the rest.
-
-    `deltas` multiply parameters by exp(delta), within what the core takes. Raises InputError.
-    """
+    """Returns the core's table of an applier: the identified values, and defaults derived from the
+    source for the rest. Each of the `deltas` multiplies a parameter by its exponential, within the
+    range that the core takes. Raises InputError."""
     given = workload.replica or ReplicaParameters()
     with translate_core_errors():
         applier = dict(core.replica_applier(workload.database)["applier"])
@@ -113,7 +112,8 @@ def make_applier(workload: TransactionWorkload, deltas: Mapping[str, float] | No
 
 
 def get_replica_spread(workload: TransactionWorkload) -> dict[str, float]:
-    """Returns how far each parameter may be off, relative: as identified, else the core's."""
+    """Returns the relative standard deviation of each parameter: as identified (0 if identified
+    without one), else the core's."""
     given = workload.replica or ReplicaParameters()
     unknown = {name: float(row["relative_sd"]) for name, row in get_parameter_spreads().items()}
     return unknown | {name: float(given.spread.get(name, 0.0)) for name in given.values}
@@ -127,7 +127,8 @@ def add_measured_replica(
     origin: str = "a replica's run",
     written: tuple[float, ...] | None = None,
 ) -> TransactionWorkload:
-    """Returns the workload with a replica's identified values added. Raises InputError."""
+    """Returns the workload with identified values of a replica added to its earlier ones, their
+    `spread` and the `origin` they were identified from. Raises InputError."""
     before = workload.replica or ReplicaParameters()
     replica = ReplicaParameters(
         dict(before.values) | dict(values),

@@ -1,5 +1,5 @@
-"""The server that a database was measured on: what a prediction of a replica of it takes over, and
-how far its processors were used."""
+"""The server that a database was measured on: flavor, version and binary log, which predictions of
+its replicas take over, and the use of its processors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DOC = "docs/reference/workload-file.md"
 # From this share of the processors on, their queue and not the storage decides the rate: at 85 %
 # a queue of few servers is several requests long (M/M/2: waits of 2.6 times the service). Chosen.
 FULL_SHARE = 0.85
-# Doubt of a rate that is then left, relative standard deviation: as much as the processor time of a
-# transaction where no run tells it (CPU_SPREAD of workload/parameters.py). A run that the
-# processors hold says of the storage only that it was enough.
+# Relative standard deviation of a prediction from a run whose processors were full: that of the
+# processor time of a transaction without a run (CPU_SPREAD of workload/parameters.py), since such a
+# run shows of the storage only that it was enough.
 UNEXPLAINED_WHERE_FULL = 0.35
 
 
@@ -39,9 +39,9 @@ class SourceServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def release(self) -> str | None:
-        """Returns flavor and release as the model knows them, such as mysql-8.4 and mariadb-10.11;
-        None where no version is known. Percona Server is MySQL here. A patch level is kept:
-        defaults of replication changed within MySQL 8.0."""
+        """Returns flavor and version number, such as mysql-8.0.36 or mariadb-10.11; None if no
+        version is known. Percona Server counts as MySQL. The patch level counts: defaults of
+        replication changed within MySQL 8.0."""
         if self.version is None:
             return None
         flavor = self.flavor or detect_flavor(self.version)
@@ -49,14 +49,14 @@ class SourceServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def known_release(self) -> str | None:
-        """Returns `release` where its series is one that the model has defaults of, else None."""
+        """Returns `release` if the model has the defaults of its series, else None."""
         flavor, _, number = (self.release or "").partition("-")
         version = parse_version(number)
         return self.release if version is not None and exists(flavor, *version[:2]) else None
 
     @property
     def is_mariadb(self) -> bool:
-        """Returns True where the server is known to be a MariaDB."""
+        """Returns True if the flavor or version says MariaDB."""
         return self.flavor == "mariadb" or (self.release or "").startswith("mariadb")
 
     @property

@@ -1,5 +1,5 @@
-"""Settings of the server that can be asked: what `--set NAME=VALUE` takes, and a database under
-them.
+"""Settings of the server whose effect the model knows, as `--set NAME=VALUE` takes them, and a
+database under them.
 
 >>> import headrace
 >>> shop = headrace.sysbench_oltp(cache_gib=4, threads=8, tables=8, table_size=10_000_000)
@@ -27,9 +27,9 @@ refuse = Refusals("docs/reference/workload-file.md, Settings of the server")
 
 @dataclass(frozen=True)
 class ServerSetting:
-    """A setting that the model has: its name in the server, in a run description (`short`) and in
-    the core, the engine it is of (None: both), how its value is read, its largest value where it is
-    a count that has one, and the example of one."""
+    """A setting of the server that the model has: its names in the server, in a run description
+    (`short`) and in the core, its engine (None: both), the function that reads its value (None for
+    a wrong one), its largest value if it is a count, and an example."""
 
     name: str
     short: str
@@ -53,9 +53,9 @@ def _parse_switch(text: str) -> bool | None:
     return True if word in TRUE else False if word in FALSE else None
 
 
-FILE_SIZE = "innodb_log_file_size"
+REDO_FILE_SIZE = "innodb_log_file_size"
 # innodb_log_files_in_group: 2 by default in MySQL up to 8.0.29; MariaDB has one file from 10.5 on.
-FILES = 2
+REDO_FILES = 2
 
 READERS: dict[str, Callable[[str], float | int | bool | None]] = {
     "bytes": as_bytes,
@@ -78,11 +78,9 @@ SETTINGS = [
 
 
 def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> TransactionWorkload:
-    """Returns the workload on a server with other settings, each `NAME=VALUE` as an option file has
-    it; what is not named stays as it was measured.
-
-    Raises InputError for a setting whose effect the model does not know.
-    """
+    """Returns the workload on a server with other settings, each `NAME=VALUE` as in an option file;
+    the others stay as measured. Raises InputError for a setting whose effect the model does not
+    know."""
     if isinstance(settings, str):
         hint = 'For example ["sync_binlog=1"].'
         raise refuse.input(f"settings = {quote_value(settings)}", "must be a list of NAME=VALUE", hint)
@@ -91,7 +89,7 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
         setting, value = read_setting(text, workload.engine)
         if setting.core in given:
             raise refuse.input(quote_value(text), f"{setting.name} was given before", "Give it once.")
-        given[setting.core] = value * _count_files(workload) if setting.name == FILE_SIZE else value
+        given[setting.core] = value * _get_redo_file_count(workload) if setting.name == REDO_FILE_SIZE else value
     if "redo_bytes" in given and workload.database["log"].get("redo_capacity_bytes") is None:
         rule = "has no effect that could be told: the redo log that this workload was measured with is not known"
         hint = "Write redo_gib into [settings] of the run description and calibrate again."
@@ -105,8 +103,8 @@ def with_settings(workload: TransactionWorkload, settings: Sequence[str]) -> Tra
     return replace(workload, database=apply_server_settings(workload.database, given)) if given else workload
 
 
-def _count_files(workload: TransactionWorkload) -> int:
-    return 1 if workload.server.flavor == "mariadb" else FILES
+def _get_redo_file_count(workload: TransactionWorkload) -> int:
+    return 1 if workload.server.flavor == "mariadb" else REDO_FILES
 
 
 def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | bool]:
@@ -127,22 +125,22 @@ def read_setting(text: str, engine: str) -> tuple[ServerSetting, float | int | b
 
 
 def apply_server_settings(database: Mapping[str, object], settings: Mapping[str, object]) -> dict[str, Any]:
-    """Returns a core database under settings by their core names; None leaves one as it is. Every
-    effect of a setting that Headrace states comes from here. Raises InputError."""
+    """Returns a core database under settings by their core names; a setting of None is left as it
+    is. Raises InputError."""
     with translate_core_errors():
         return dict(core.database_under(database, settings))
 
 
 def _check_commit(given: Mapping[str, Any], flavor: str | None) -> None:
-    """Refuses the group commit of MariaDB 10.0, value 3, on a MySQL server, which has no such
-    value."""
+    """Raises InputError for innodb_flush_log_at_trx_commit = 3, a value of MariaDB alone, on a
+    MySQL server."""
     if flavor in ("mysql", "percona") and given.get("flush_log_at_trx_commit") == 3:
         value, rule = "innodb_flush_log_at_trx_commit=3", "is a value of MariaDB alone: MySQL takes 0, 1 or 2"
         raise InputError(value, rule, "MySQL manual, innodb_flush_log_at_trx_commit", "Take 1 for the same safety.")
 
 
 def _check_order(given: Mapping[str, Any]) -> None:
-    """Refuses a limit below the rate that it limits."""
+    """Raises InputError if innodb_io_capacity_max is below innodb_io_capacity."""
     most, least = given.get("io_capacity_max"), given.get("io_capacity", 0)
     if most is not None and most < least:
         rule = f"cannot be below innodb_io_capacity = {least}"

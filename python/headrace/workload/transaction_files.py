@@ -30,14 +30,14 @@ from headrace.workload.transactions import (
 
 # Covariances are written with all their digits; half of a millionth is rounding, more is
 # an error.
-ROUNDED = 1e-6
+ROUNDING = 1e-6
 MOST_IOPS = 1e9  # ours, beyond any server of today
 
 HEAD = ("format", "version", "model")  # keys of every workload file, checked before
 
-# Parts that MyRocks has if something is written, and parts that older files lack: the value that is
-# taken in place of each.
-MAY_LACK = {
+# Values of keys that a database may lack: those that MyRocks has only if something is written, and
+# those that older files do not have.
+DEFAULTS = {
     "compaction": None,
     "commits_per_tx": None,
     "serial_share": 0.0,
@@ -90,7 +90,7 @@ class _Parameter(DocumentTable):
 
 
 class _Run(msgspec.Struct):
-    """Fields that every report has of a run; the rest is kept as it stands."""
+    """Keys of a run that are checked; other keys are kept unchanged."""
 
     name: str
     storage: str
@@ -186,33 +186,32 @@ def from_document(document: dict) -> TransactionWorkload:
 
 
 def _read_database(table: dict, engine: str) -> dict:
-    """Returns the core's table.
-
-    The core checks its ranges; here only that everything is there and of its type.
-    """
+    """Returns the core's database from [database]. Raises InputError for missing or unknown keys
+    and values of another type; the core checks the ranges."""
     if table.get("engine") != engine:
         raise refuse.input(f"database.engine = {quote_value(table.get('engine'))}", f"must be {engine}, as engine says")
     for name, rule in OF_MYROCKS.items():
         if engine == "innodb" and name in table:
             raise refuse.input(f"database.{name} = {quote_value(table[name])}", rule)
     shape = {"filling": [[0.0]], "full": [[0.0]], "response": [[0.0]], "burst_pages": 0.0, "statements_p95": 0.0}
-    like = core.mysql_tpcc(engine, 1.0) | {"shape": shape}
+    example = core.mysql_tpcc(engine, 1.0) | {"shape": shape}
     if engine == "innodb":
-        like |= {
+        example |= {
             "dirtying": {"changed": [0.0], "window_tx": 0.0, "flush_per_tx": 0.0, "revisit_tx": 0.0, "undo_pages": 0.0}
         }
-        like |= {"cleaner": core.page_cleaner("mysql", "8.4")}
-        like |= {"hot_rows": [{"rows": 0.0, "at_work": 0.0, "at_commit": 0.0}]}
-        like |= {"checkpoint": {"ceiling_share": 0.0, "limit_share": 0.0, "wait_share": 0.0, "stop_s": 0.0}}
-    return msgspec.to_builtins(convert(table, _infer_type(like, "database"), source=refuse.source, at="database"))
+        example |= {"cleaner": core.page_cleaner("mysql", "8.4")}
+        example |= {"hot_rows": [{"rows": 0.0, "at_work": 0.0, "at_commit": 0.0}]}
+        example |= {"checkpoint": {"ceiling_share": 0.0, "limit_share": 0.0, "wait_share": 0.0, "stop_s": 0.0}}
+    return msgspec.to_builtins(convert(table, _infer_type(example, "database"), source=refuse.source, at="database"))
 
 
 def _infer_type(value: object, name: str) -> Any:
-    """Returns the type of a value of the core: tables of the same keys, finite floats."""
+    """Returns the type of an example value of the core: a struct with the keys of a table, some of
+    them with DEFAULTS, a list of its first item's type, or a finite float."""
     if isinstance(value, dict):
         fields = [
-            (key, _infer_type(item, key) | None | msgspec.UnsetType, MAY_LACK[key])
-            if key in MAY_LACK
+            (key, _infer_type(item, key) | None | msgspec.UnsetType, DEFAULTS[key])
+            if key in DEFAULTS
             else (key, _infer_type(item, key))
             for key, item in value.items()
         ]
@@ -223,7 +222,7 @@ def _infer_type(value: object, name: str) -> Any:
 
 
 def _check_parameters(read: _DatabaseFile, database: dict) -> None:
-    """Checks that each parameter is one of the engine's and stands there at most once."""
+    """Raises InputError for a parameter that the database does not have, or that is named twice."""
     allowed = tuple(parameter.name for parameter in list_parameters(read.engine, database))
     names = [parameter.name for parameter in read.parameters]
     for index, name in enumerate(names):
@@ -233,8 +232,8 @@ def _check_parameters(read: _DatabaseFile, database: dict) -> None:
 
 
 def _read_covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...], ...]:
-    """Returns the rows of a covariance of `count` parameters. Raises InputError if it is not
-    square, symmetric and positive definite."""
+    """Returns the covariance of `count` parameters as tuples. Raises InputError if it is not
+    square, symmetric and positive definite (within ROUNDING)."""
     if len(rows) != count or any(len(row) != count for row in rows):
         rule = f"must be square, one row for each of the {count} parameters"
         raise refuse.input(f"covariance of {len(rows)} rows", rule)
@@ -244,9 +243,9 @@ def _read_covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, 
     for i in range(count):
         for j in range(i + 1):
             scale = math.sqrt(max(cells[i][i], 0.0)) * math.sqrt(max(cells[j][j], 0.0))
-            symmetric = abs(cells[i][j] - cells[j][i]) <= ROUNDED * scale
-            given = cells[i][j] / scale if scale > 0 else math.inf if cells[i][j] else float(i == j)
-            remainder = given - sum(factor[i][k] * factor[j][k] for k in range(j)) + ROUNDED * (i == j)
+            symmetric = abs(cells[i][j] - cells[j][i]) <= ROUNDING * scale
+            correlation = cells[i][j] / scale if scale > 0 else math.inf if cells[i][j] else float(i == j)
+            remainder = correlation - sum(factor[i][k] * factor[j][k] for k in range(j)) + ROUNDING * (i == j)
             if not symmetric or not math.isfinite(remainder) or (i == j and remainder <= 0):
                 rule = "no covariance: it is symmetric, and no combination of parameters has a negative variance"
                 raise refuse.input(f"covariance[{i}][{j}] = {cells[i][j]:g}", rule)
@@ -269,8 +268,8 @@ def _read_covered(read: _Covered) -> Covered:
     beyond its limits."""
 
     def read_pair(key: str, least: float, most: float) -> tuple | None:
-        """Returns least and most of a range, or None. Raises InputError if it is not within `least`
-        and `most`."""
+        """Returns the range of a key, None without one. Raises InputError if it is not within
+        `least` and `most`."""
         bounds = getattr(read, key)
         if bounds is not None and not least <= bounds[0] <= bounds[1] <= most:
             rule = f"must be the least and the most, from {least:,.10g} to {most:,.10g}"

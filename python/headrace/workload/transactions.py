@@ -112,14 +112,14 @@ class TransactionWorkload(Shown):
 
     @property
     def missed(self) -> list[str]:
-        """Returns the runs of the calibration that it does not describe, in sentences; empty if
-        none."""
+        """Returns a sentence for each run that the calibration does not describe."""
         misfits = [(run["name"], find_misfit(run)) for run in self.runs]
         return [misfit.describe(name) for name, misfit in misfits if misfit is not None and misfit.misses]
 
     @property
     def misfit(self) -> float:
-        """Returns the largest relative error on its runs, beyond their noise, 0 without runs."""
+        """Returns the largest relative error on a run of the calibration beyond its noise; 0
+        without runs."""
         return max((misfit.beyond_noise for run in self.runs if (misfit := find_misfit(run)) is not None), default=0.0)
 
     def to_document(self) -> dict:
@@ -128,11 +128,8 @@ class TransactionWorkload(Shown):
         return {"schema": "headrace-calibration/1", **pick_fields(self, *names)}
 
     def scale_data(self, factor: float) -> TransactionWorkload:
-        """Returns the same over `factor` times the data.
-
-        The range that the runs cover grows with it: a cache of twice the size over twice the data
-        does the same.
-        """
+        """Returns the workload over `factor` times the data. The caches and transactions that the
+        runs cover grow with it: a cache of twice the size over twice the data does the same."""
         size = None if self.size_gib is None else self.size_gib * factor
         cache = self.covered.cache_gib
         covered = replace(
@@ -144,9 +141,9 @@ class TransactionWorkload(Shown):
         return replace(self, database=core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
 
     def on_release(self, release: str | None) -> TransactionWorkload:
-        """Returns the same on a server of this flavor and release, such as mariadb-12.2.2: of
-        HammerDB's TPROC-C with what another flavor flushes and logs. Others, and where a flavor is
-        not known, stay as they are."""
+        """Returns the workload on a server of a flavor and release, such as mariadb-12.2.2. Only
+        HammerDB's TPROC-C changes, by the pages and log that another flavor writes; if either
+        flavor is not known, it does not."""
         flavor, _, version = (release or "").partition("-")
         source, _, _ = (self.server.release or "").partition("-")
         if self.benchmark != "hammerdb-tprocc" or not flavor or not source or flavor == source:
@@ -154,17 +151,17 @@ class TransactionWorkload(Shown):
         return replace(self, database=core.mysql_on_flavor(self.database, source, flavor, version))
 
     def compute_least_responses(self) -> dict[str, float]:
-        """Gives what the percentiles of response times (RESPONSES) are of their mean at the
-        least, wherever it runs."""
+        """Returns the least ratio of each percentile of response times (RESPONSES) to their mean,
+        on any storage."""
         clients, shape = self.database["clients"], self.database["shape"]
-        spread = [ratio for _, ratio in shape.get("response", ())] or [clients["p95_over_mean"]]
+        ratios = [ratio for _, ratio in shape.get("response", ())] or [clients["p95_over_mean"]]
         if shape.get("statements_p95", 0.0) > 0.0:
-            spread.append(shape["statements_p95"])
+            ratios.append(shape["statements_p95"])
         if shape.get("burst_pages", 0.0) > 0.0:
             # The longer a burst, the further the median falls below the mean.
-            spread.append(MOST_P95_OVER_MEAN)
-        each = [core.least_responses(clients | {"p95_over_mean": ratio}) for ratio in spread]
-        return {name: min(least[name] for least in each) for name in each[0]}
+            ratios.append(MOST_P95_OVER_MEAN)
+        responses = [core.least_responses(clients | {"p95_over_mean": ratio}) for ratio in ratios]
+        return {name: min(least[name] for least in responses) for name in responses[0]}
 
     def compute_distances(
         self,
@@ -179,17 +176,19 @@ class TransactionWorkload(Shown):
         core_speed: float | None,
         vcpus: int | None,
     ) -> Distances:
-        """Says how far a prediction lies from the runs: every interval of it stands on this.
-        `transactions`: since a cold start, at its end; None: settled. `limit`: the cap that binds
-        most of the time. `release`: flavor and release of its server,
-        such as mysql-8.4. `tps`: the rate that is predicted. `core_speed`, `vcpus`: its processors,
-        which count where clients or processors bind. Nothing may be left out by mistake, so each is
-        asked for; what is None counts as that of the runs, a speed as not known."""
-        covered, here = self.covered, self.server.release
+        """Returns the distances of a prediction from the runs, which widen its interval.
+
+        `transactions`: since a cold start, at the end of the prediction; None: settled. `limit`:
+        the cap that binds most of the time. `release`: flavor and release of the server, such as
+        mysql-8.4. `tps`: the predicted rate. `core_speed`, `vcpus`: the processors, which count if
+        clients or processors bind. A value of None counts as that of the runs, a speed of None as
+        not known.
+        """
+        covered, source_release = self.covered, self.server.release
         if covered.cache_gib is None:
             return Distances()
-        limits = {classify_limit(misfit.limit) for run in self.runs if (misfit := find_misfit(run)) is not None}
-        kinds = {classify_storage(run["storage"]) for run in self.runs}
+        run_limits = {classify_limit(misfit.limit) for run in self.runs if (misfit := find_misfit(run)) is not None}
+        storage_kinds = {classify_storage(run["storage"]) for run in self.runs}
         counts = [run["threads"] for run in self.runs] or covered.threads or ()
         clients = compute_distance_from(counts, threads) if threads and counts else 0.0
         # A sharp cap lets through what it does, however many wait for it and however fast they are.
@@ -201,10 +200,11 @@ class TransactionWorkload(Shown):
             clients=clients,
             load=0.0 if capped else load,
             server=float(
-                bool(release and here) and get_release_series(release or "") != get_release_series(here or "")
+                bool(release and source_release)
+                and get_release_series(release or "") != get_release_series(source_release or "")
             ),
-            limit=float(bool(limit and limits) and classify_limit(limit or "") not in {*limits, "demand"}),
-            storage=float(bool(storage and kinds) and classify_storage(storage or "") not in kinds),
+            limit=float(bool(limit and run_limits) and classify_limit(limit or "") not in {*run_limits, "demand"}),
+            storage=float(bool(storage and storage_kinds) and classify_storage(storage or "") not in storage_kinds),
         )
         if limit is None or not is_of_server(limit):
             return distances
@@ -215,9 +215,8 @@ class TransactionWorkload(Shown):
         )
 
     def _compute_load_distance(self, threads: int, tps: float) -> float:
-        """Returns e-folds by which both the rate and the response time differ from those of the
-        nearest run: where one of the two is the same, clients are either alone or too many there as
-        here, and their number changes little."""
+        """Returns the distance in e-folds of rate or response time, whichever is smaller, from the
+        nearest run: with an equal rate or response time the number of clients changes little."""
         loads = [(run["threads"], misfit.measured_tps) for run in self.runs if (misfit := find_misfit(run)) is not None]
         return min(
             (
@@ -228,7 +227,8 @@ class TransactionWorkload(Shown):
         )
 
     def _compute_speed_distances(self, core_speed: float | None) -> dict[str, float]:
-        """Returns how far a core's speed is from the runs', as parts of `Distances`."""
+        """Returns the distance of a core's speed from those of the runs: `speed` or `unknown_speed`
+        of `Distances`, nothing if a run had it."""
         speeds = {find_core_speed(run.get("instance"), run.get("as_of")) for run in self.runs}
         if core_speed in speeds:
             return {}
@@ -238,16 +238,15 @@ class TransactionWorkload(Shown):
         return {"speed": min(compute_log_distance(core_speed, speed) for speed in others)}
 
     def compute_unexplained(self, distances: Distances) -> float:
-        """Returns the relative standard deviation of a mean that no parameter covers, so far from
-        the runs: as wide as these are missed themselves, and wide where the processors were
-        full."""
+        """Returns the relative standard deviation of a mean that no parameter covers: that of the
+        distances, of the calibration's error on its own runs, and of full processors."""
         full = UNEXPLAINED_WHERE_FULL if self.server.is_full else 0.0
         return math.hypot(distances.spread, full, self.misfit)
 
     def draw_databases(self, count: int, seed: int) -> list[dict]:
-        """Draws `count` databases as probable as the calibration says: parameters drawn from their
-        covariance, which enough draws have exactly, so that few of them tell the spread of what
-        follows. Equal seeds give equal draws."""
+        """Returns `count` databases with parameters drawn from the covariance of the calibration;
+        none without one. More draws than parameters have exactly this covariance, so that few of
+        them are enough. Equal seeds give equal draws."""
         if not self.parameters or count == 0:
             return []
         import numpy as np  # a tenth of a second that no other command should pay
@@ -269,10 +268,8 @@ class TransactionWorkload(Shown):
     def describe_extrapolation(
         self, *, cache_gib: float, threads: int, transactions: float | None = None, vcpus: int | None = None
     ) -> list[str]:
-        """Says what a prediction asks beyond the runs, in sentences; empty inside their range.
-
-        `vcpus`: None where no processor binds.
-        """
+        """Returns a sentence for each figure of a prediction that is far from the runs; `vcpus` is
+        None if no processor binds."""
         covered, notes = self.covered, []
         if covered.cache_gib is None:
             return ["No run stands behind this workload: every figure is the standard benchmark's."]

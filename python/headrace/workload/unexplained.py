@@ -1,8 +1,8 @@
 """Error of a mean of tps that no parameter covers, because the model is not exact, by the distance
 of the prediction from the runs that it stands on.
 
-A size of the cache is as far as the model says that it matters: a law that is off by a share is off
-by that share of what it changes.
+The distance of a cache is the effect of its size in the model, since the error of the model is a
+share of that effect.
 
 The figures (unexplained.csv, each with its source) are relative standard deviations, as far as they
 can be from the errors of predictions of published runs that were left out. With
@@ -20,15 +20,15 @@ from headrace.base import core
 from headrace.base.packaged import read_rows
 from headrace.base.units import Z80
 
-# Volumes that differ in figures alone, by the kind whose behaviour they share.
-# An interval by factors of e^100 says no more than one by larger ones, whose ends no number holds.
+# Largest factor (e^100) from a mean to an end of its interval, so that it stays a finite number.
 MOST_LOG_FACTOR = 100.0
+# Volume types by the kind whose behaviour they share.
 KINDS = {"gp2": "ssd", "gp3": "ssd", "io1": "ssd", "io2": "ssd", "standard": "disk", "st1": "disk", "sc1": "disk"}
 
 
 @dataclass(frozen=True)
 class Distances:
-    """Holds the distances of a prediction from the nearest run, each 0 or more.
+    """Distances of a prediction from the nearest run, each 0 or more.
 
     In e-folds: `cache` (of the I/Os a transaction that another size changes), `life` of the cache,
     `clients`, and where processors or clients bind, `load` (rate and response time, the smaller of
@@ -57,14 +57,14 @@ class Distances:
 
 @cache
 def read_spreads() -> dict[str, float]:
-    """Returns the relative standard deviation of a mean: by itself (`none`), and per unit of each
-    distance."""
+    """Returns the relative standard deviation of a mean at no distance (`none`), and per unit of
+    each distance."""
     return {row["distance"]: float(row["spread"]) for row in read_rows("headrace.workload", "unexplained.csv")}
 
 
 def compute_interval(mean: float, spread: float) -> tuple[float, float]:
-    """Returns the ends of the 80 % interval of a rate, from its relative standard deviation: errors
-    are factors, so that a rate is never below nothing."""
+    """Returns the ends of the 80 % interval of a rate with a relative standard deviation; errors
+    are factors, so that both ends are above 0."""
     log_factor = min(Z80 * spread, MOST_LOG_FACTOR)
     return mean * math.exp(-log_factor), mean * math.exp(log_factor)
 
@@ -80,9 +80,9 @@ def compute_log_excess(span: Sequence[float], value: float) -> float:
 
 
 def compute_distance_from(measured: Collection[float], value: float) -> float:
-    """Returns how far a value is from measured ones, in e-folds: to the nearest where it lies
-    outside them. Between two, both ends hold it: as their distances in parallel, 0 at either, half
-    the way to the nearer in the middle."""
+    """Returns the distance in e-folds of a value from measured ones: from the nearest if it lies
+    outside them; between two, the product of both distances over their sum, as of resistances in
+    parallel."""
     below = min((math.log(value / each) for each in measured if each <= value), default=math.inf)
     above = min((math.log(each / value) for each in measured if each >= value), default=math.inf)
     if math.isinf(below) or math.isinf(above):
@@ -92,14 +92,14 @@ def compute_distance_from(measured: Collection[float], value: float) -> float:
 
 @cache
 def classify_storage(storage: str) -> str:
-    """Returns what volumes behave alike as: `ssd`, `disk`, or a local disk."""
+    """Returns the kind of a storage's volumes: `ssd`, `disk`, or the type of a local disk."""
     name = core.parse_storage(storage)["members"][0]["volume_type"]
     return KINDS.get(name, name)
 
 
 def is_volume(storage: str) -> bool:
-    """Returns whether a storage is of volumes, whose caps are sharp, and no local disk, on which
-    I/Os queue before it is full."""
+    """Returns whether a storage is made of EBS volumes, whose caps are sharp, and not of local
+    disks, on which I/Os queue before they are at their limit."""
     return classify_storage(storage) in KINDS.values()
 
 
@@ -109,18 +109,19 @@ def is_of_server(cap: str) -> bool:
 
 
 def classify_limit(cap: str) -> str:
-    """Returns what binds: `storage`, `clients`, `cpu` (with locks), or nothing (`demand`)."""
+    """Returns the kind of a cap: `storage`, `clients`, `cpu` (locks too), or `demand` for none."""
     return {"contention": "cpu"}.get(cap, cap if cap in ("clients", "cpu", "demand") else "storage")
 
 
 def get_release_series(release: str) -> str:
-    """Returns a release's flavor and series: mysql-8.0 of mysql-8.0.22; patches are one server."""
+    """Returns a release without its patch number: mysql-8.0 for mysql-8.0.22."""
     return ".".join(release.split(".")[:2])
 
 
 @cache
 def find_core_speed(instance: str | None, as_of: str | None) -> float | None:
-    """Returns the speed of a core of an instance type, None where the catalog does not know it."""
+    """Returns the speed of a core of an instance type (GHz x work per clock); None without an
+    instance, or if the catalog does not know it."""
     if instance is None:
         return None
     try:

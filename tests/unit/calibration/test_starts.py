@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from calibration_runs import LONG, recorded, truth
 
-from headrace.calibration.calibrate import _list_begins as begins_of
+from headrace.calibration.calibrate import _list_first_starts as begins_of
 from headrace.calibration.calibrate import calibrate
 from headrace.calibration.fit import Objective, fit
 from headrace.calibration.observations import observe

@@ -19,7 +19,7 @@ from headrace.calibration.stops import (
     TOUCHED,
     compare_stopped_share,
     find_waiting,
-    list_stopping_begins,
+    list_stopping_starts,
     stops_clients,
 )
 from headrace.report.databases import describe_run
@@ -126,14 +126,14 @@ def test_a_fit_begins_where_all_that_is_due_is_written(tmp_path):
     stopping = observe(write_run(tmp_path, ([650.0] * 8 + [0.0] * 2) * (SECONDS // 10)))
     database = build_prior(stopping.run)
     names = ("pages_touched", "base_ms", "flush_per_tx")
-    begins = list_stopping_begins(names, database, [stopping])
+    begins = list_stopping_starts(names, database, [stopping])
     pages = (0.8 * 2_000.0 + 0.2 * 3.0 * 931.0 / 1.0625) / 520.0
     moved = np.log(pages / database["writes"]["flush_per_tx"])
     assert np.array(begins) == pytest.approx(np.array([[np.log(share), 0.0, moved] for share in TOUCHED]))
     steady = observe(write_run(tmp_path, [520.0] * SECONDS))
-    assert list_stopping_begins(names, database, [steady]) == []
+    assert list_stopping_starts(names, database, [steady]) == []
     # Runs that do not stop do not say how much is due.
-    assert np.array(list_stopping_begins(names, database, [steady, stopping])) == pytest.approx(np.array(begins))
+    assert np.array(list_stopping_starts(names, database, [steady, stopping])) == pytest.approx(np.array(begins))
 
 
 def test_a_run_that_stopped_is_calibrated_to_stop(tmp_path):

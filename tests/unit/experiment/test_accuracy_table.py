@@ -91,7 +91,7 @@ def test_a_look_at_neighbours_leaves_out_the_own_work():
 def test_own_processes_descend_from_this_one_or_are_the_kernels():
     own = neighbours.os.getpid()
     parents = {1: 0, 2: 0, 90: 2, own: 1, 101: own, 102: 101, 103: 1, 104: 103}
-    look = neighbours._Look(0.0, 0.0, None, {process: (parent, 0.0) for process, parent in parents.items()})
+    look = neighbours._Snapshot(0.0, 0.0, None, {process: (parent, 0.0) for process, parent in parents.items()})
     assert {process for process in parents if neighbours._is_own(look, process)} == {2, 90, own, 101, 102}
 
 

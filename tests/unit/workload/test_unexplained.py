@@ -11,7 +11,7 @@ import pytest
 
 import headrace
 from headrace.base import core
-from headrace.workload.life import SETTLED_TURNOVERS, count_turnovers
+from headrace.workload.life import SETTLED_TURNOVERS, compute_turnovers
 from headrace.workload.transactions import Covered, TransactionWorkload
 from headrace.workload.unexplained import (
     Distances,
@@ -220,7 +220,7 @@ def test_a_run_that_ends_early_is_far_from_where_the_cache_settles():
     curve = core.mysql_warm_up(workload.database, 0.1 * 2**30)
     seen = max(t for tx, t in zip(curve["tx"], curve["turned"], strict=True) if tx <= end)
     # The curve's points lie a hundredth of a turnover or so apart.
-    assert count_turnovers(workload, 0.1, end) == pytest.approx(seen, rel=0.1)
+    assert compute_turnovers(workload, 0.1, end) == pytest.approx(seen, rel=0.1)
     assert 0.1 < seen < SETTLED_TURNOVERS
     settled = distances_of(workload, cache_gib=0.1).life
     assert settled == pytest.approx(math.log(SETTLED_TURNOVERS / seen), abs=0.1)

@@ -1,4 +1,4 @@
-"""Two runs, or two groups of runs: their differences with the doubt in them (`statistics`)."""
+"""Compares two runs, or two groups of runs: differences with their intervals (`statistics`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.bench.store.store import RunRecord
 from headrace.bench.target import DOC
 from headrace.errors import InputError
 
-# Data sets alike: sizes this near, as a share (a guess: pages fill up during a run).
+# Data sets whose sizes differ by no more than this share are alike (a guess: pages fill up).
 DATA_SHARE = 0.05
 # name: (words, unit, whether more is better; None: neither).
 METRICS: dict[str, tuple[str, str, bool | None]] = {
@@ -35,7 +35,7 @@ RATIOS = {
     "reads_per_transaction": ("reads a transaction", "read_iops"),
     "writes_per_transaction": ("writes a transaction", "write_iops"),
 }
-WHOLE = {
+RUN_PERCENTILES = {
     "p50_ms": "p50 of the run",
     "p95_ms": "p95 of the run",
     "p99_ms": "p99 of the run",
@@ -47,12 +47,9 @@ NOT_SETTINGS = frozenset(read_text("headrace.bench.comparison", "not_settings.tx
 
 @dataclass(frozen=True)
 class Difference:
-    """A figure of both sides and its change.
-
-    `change_percent`: b against a; `low_percent`, `high_percent`: its 95 % interval, None where
-    there is none. `verdict`: higher, lower, same (the interval holds 0) or "" (no interval).
-    `better`: whether b is better, None where that cannot be said. `how`: how the interval was
-    computed.
+    """A figure of both sides and its change: `change_percent` from a to b, with its 95 % interval
+    (None without one). `verdict`: higher, lower, same (the interval includes 0) or "" (no
+    interval). `better`: whether b is better, None if unknown. `how`: the method of the interval.
     """
 
     name: str
@@ -88,11 +85,9 @@ class BenchComparison:
 def compare(
     a: RunRecord | Sequence[RunRecord], b: RunRecord | Sequence[RunRecord], *, allow_unlike: bool = False
 ) -> BenchComparison:
-    """Compares `b` with `a`, each a run or a group of repeated runs.
-
-    Raises InputError for runs that are not alike (unless `allow_unlike`), for a run against a
-    group, and for a run on both sides.
-    """
+    """Compares `b` with `a`, each a run or a group of repeated runs. Raises InputError for runs
+    that are not alike (unless `allow_unlike`), for a run against a group, and for a run on both
+    sides."""
     first_group, second_group = (tuple([side] if isinstance(side, RunRecord) else side) for side in (a, b))
     if not first_group or not second_group or (len(first_group) == 1) != (len(second_group) == 1):
         raise InputError(
@@ -139,7 +134,7 @@ def compare(
 
 
 # Keys of a run's document whose values must be alike: (part, key, words).
-ALIKE = (
+SHARED_KEYS = (
     ("load", "threads", "threads"),
     ("load", "seconds", "seconds"),
     ("load", "warmup_s", "seconds of warm-up"),
@@ -152,7 +147,7 @@ ALIKE = (
 
 
 def describe_differences(a: RunRecord, b: RunRecord) -> list[str]:
-    """Returns differences of two runs besides those of server or storage, as sentences."""
+    """Returns a text for each difference of two runs in load, tool, machine, data and end."""
     first, second = a.document, b.document
     mismatches = [f"{record.id} is {record.state}" for record in (a, b) if record.state != "complete"]
     options = [document["benchmark"]["options"] for document in (first, second)]
@@ -160,10 +155,10 @@ def describe_differences(a: RunRecord, b: RunRecord) -> list[str]:
     pairs = [
         ("benchmark", first["benchmark"]["name"], second["benchmark"]["name"]),
         *((key, options[0].get(key), options[1].get(key)) for key in sorted(set(options[0]) | set(options[1]))),
-        *((words, first[part].get(key), second[part].get(key)) for part, key, words in ALIKE[:3]),
+        *((words, first[part].get(key), second[part].get(key)) for part, key, words in SHARED_KEYS[:3]),
         ("tool", *tools),
         ("start", first.get("start"), second.get("start")),
-        *((words, first[part].get(key), second[part].get(key)) for part, key, words in ALIKE[3:]),
+        *((words, first[part].get(key), second[part].get(key)) for part, key, words in SHARED_KEYS[3:]),
     ]
     mismatches += [
         f"{what} {_format_value(first_value)} and {_format_value(second_value)}"
@@ -219,7 +214,7 @@ def _depends_on_place(key: str) -> bool:
 
 
 def _format_value(value: object) -> str:
-    """Returns a value for a sentence: "none" for None, numbers with four digits, texts cut to 60
+    """Returns a value as text: "none" for None, numbers with four digits, texts cut to 60
     characters."""
     if value is None:
         return "none"
@@ -260,7 +255,7 @@ def _compare_runs(a: RunRecord, b: RunRecord) -> list[Difference]:
         if len(pairs) == 2 and all((pair["tps"] > 0).any() for pair in pairs):
             sums: list[Rows] = [(pair[column].to_numpy(), pair["tps"].to_numpy()) for pair in pairs]
             differences.append(_estimate_difference(name, words, "", False, sums, seed))
-    for name, words in WHOLE.items():
+    for name, words in RUN_PERCENTILES.items():
         values = _collect_figures((a, b), name)
         if len(values) == 2:
             differences.append(_judge_difference(f"run_{name}", words, "ms", values, None, None, "one number a run"))
@@ -314,7 +309,7 @@ def _compare_groups(first_group: Sequence[RunRecord], second_group: Sequence[Run
         name: (words.format(unit=unit), kind, more) for name, (words, kind, more) in METRICS.items() if name != "p95_ms"
     }
     metrics |= {name: (words, "", False) for name, (words, _) in RATIOS.items()} | {
-        name: (words, "ms", False) for name, words in WHOLE.items()
+        name: (words, "ms", False) for name, words in RUN_PERCENTILES.items()
     }
     differences = []
     for name, (words, kind, more) in metrics.items():
@@ -325,6 +320,8 @@ def _compare_groups(first_group: Sequence[RunRecord], second_group: Sequence[Run
         interval = estimate_group_change(*values) if all(value > 0 for side in values for value in side) else None
         how = f"{len(first_group)} and {len(second_group)} runs"
         differences.append(
-            _judge_difference(name if name not in WHOLE else f"run_{name}", words, kind, means, more, interval, how)
+            _judge_difference(
+                name if name not in RUN_PERCENTILES else f"run_{name}", words, kind, means, more, interval, how
+            )
         )
     return differences

@@ -1,4 +1,4 @@
-"""Do the lab's volumes perform as the catalog and the model say?
+"""Compares the performance of the lab's volumes with the catalog and the model.
 
 Each case is a fresh volume under fio for some seconds, compared with the same load in the simulator
 and the cap of the specification. Tolerances:
@@ -65,7 +65,8 @@ AGAIN_PERCENT = 3.0
 
 @dataclass(frozen=True)
 class Case:
-    """One volume under one load. `balance_percent`: credits it begins with, None: as made."""
+    """A volume under a load. `balance_percent`: credits at the start, None: those of a new
+    volume."""
 
     spec: str
     load: fio.FioLoad
@@ -73,15 +74,15 @@ class Case:
 
     @property
     def words(self) -> str:
-        """The load in fio's words."""
+        """Returns the load in fio's terms."""
         return f"{self.load.rw} {self.load.bs_kib} KiB, depth {self.load.iodepth}"
 
 
 @dataclass(frozen=True)
 class ConformanceFinding:
-    """One figure: the cap of the specification where it binds (`specified`), what was published of
-    real volumes (`published`, its sources in conformance_published.csv), the model's, what was
-    measured. `within`: None where nothing is promised."""
+    """A figure of a case: the cap of the specification if it binds (`specified`), that of real
+    volumes if one was published (sources: conformance_published.csv), the model's and the measured
+    one. `within`: whether the error is allowed; None without a bound."""
 
     spec: str
     load: str
@@ -99,39 +100,39 @@ class ConformanceFinding:
 
 def list_cases(quick: bool) -> list[Case]:
     """Returns the cases: reads at every depth, writes, bytes, of every type; then a dry gp2."""
-    cases_to_run = []
+    cases = []
     seconds = 3.0 if quick else 8.0
     for spec in QUICK_SPECS if quick else SPECS:
         if Storage.parse(spec).volume_type in ("st1", "sc1"):
             # Sequential: these types charge a whole MiB for any request.
-            cases_to_run += [
+            cases += [
                 Case(spec, fio.FioLoad("read", 1024, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in (1, 4)
             ]
             continue
         for depth in QUICK_DEPTHS if quick else DEPTHS:
             # A request at a time as ioping makes them; more as the published fio runs.
-            cases_to_run.append(
+            cases.append(
                 Case(
                     spec, fio.FioLoad("randread", 4 if depth == 1 else 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S)
                 )
             )
-        cases_to_run += [
+        cases += [
             Case(spec, fio.FioLoad("randwrite", 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S))
             for depth in ((16,) if quick else (1, 16))
         ]
-        cases_to_run.append(Case(spec, fio.FioLoad("randread", 256, 16, seconds, size_gib=8, ramp_s=SETTLE_S)))
-    cases_to_run.append(Case(DRAINING, fio.FioLoad("randread", 16, 16, DRAIN_S, size_gib=8), DRAINING_PERCENT))
-    return cases_to_run
+        cases.append(Case(spec, fio.FioLoad("randread", 256, 16, seconds, size_gib=8, ramp_s=SETTLE_S)))
+    cases.append(Case(DRAINING, fio.FioLoad("randread", 16, 16, DRAIN_S, size_gib=8), DRAINING_PERCENT))
+    return cases
 
 
 def verify(lab: Lab, quick: bool, progress: Callable[[float, str], None] | None = None) -> list[ConformanceFinding]:
-    """Runs every case on volumes of its own, which are deleted afterwards. `progress` gets the
-    share done and the name of the case. Raises CouldNotRun, InputError."""
+    """Runs every case on a new volume, which is deleted afterwards, and returns the findings.
+    `progress` gets the share done and the name of the case. Raises CouldNotRun, InputError."""
     findings: list[ConformanceFinding] = []
-    every = list_cases(quick)
-    for place, case in enumerate(every):
+    cases = list_cases(quick)
+    for index, case in enumerate(cases):
         if progress:
-            progress(place / len(every), f"{case.spec}: {case.words}")
+            progress(index / len(cases), f"{case.spec}: {case.words}")
         findings += list(_run_case(lab, case))
     if progress:
         progress(1.0, "")
@@ -144,20 +145,20 @@ def _run_case(lab: Lab, case: Case) -> Iterator[ConformanceFinding]:
     with _make_volume(lab, case.spec) as volume:
         attached = lab.attach(volume)["attachment"]
         assert attached is not None and attached["device"] is not None, volume
-        beyond = attached["warnings"]
+        warnings = attached["warnings"]
         if case.balance_percent is not None:
             lab.set_balance(volume, case.balance_percent)
         measured = fio.run_once(case.load, attached["device"])
         rows = lab.metrics(volume, resolution="second", last=max(1, int(case.load.seconds) - 1))
-        yield from _yield_findings(case, measured, _compute_late_ms(rows), beyond)
+        yield from _yield_findings(case, measured, _compute_late_ms(rows), warnings)
         if case.balance_percent is not None:
             yield _measure_recovery(lab, volume, case, attached["device"])
 
 
 @contextmanager
 def _make_volume(lab: Lab, spec: str) -> Iterator[str]:
-    """Makes a volume for a case, known by name: an interrupt may come before the lab has said its
-    id. The volume is deleted at the end, attached or not."""
+    """Makes a volume for a case and yields its name; deletes it at the end, attached or not. The
+    name is used since an interrupt may come before the lab has answered the id."""
     name = f"headrace-verify-{secrets.token_hex(4)}"
     with ends_as_interrupts():
         try:
@@ -198,11 +199,9 @@ def _measure_recovery(lab: Lab, volume: str, case: Case, device: str) -> Conform
         again,
         f"I/Os after {REST_S:g} s of rest",
         "I/Os",
-        specified=None,
         model=model.summary["delivered_ios"],
         measured=measured.ios,
         allowed=AGAIN_PERCENT,
-        note="",
     )
 
 
@@ -219,7 +218,8 @@ def _make_workload(load: fio.FioLoad) -> ClosedWorkload:
 
 
 def _compute_late_ms(rows: Mapping) -> tuple[float, float]:
-    """Returns how late answers left, median and 99th percentile, ms: the median second."""
+    """Returns how late answers left the daemon, ms: medians over the seconds of their median and
+    99th percentile."""
     columns = rows["columns"]
 
     def find_median(name: str) -> float:
@@ -230,10 +230,10 @@ def _compute_late_ms(rows: Mapping) -> tuple[float, float]:
 
 
 def _yield_findings(
-    case: Case, measured: fio.FioResult, late_ms: tuple[float, float], beyond: list[str]
+    case: Case, measured: fio.FioResult, late_ms: tuple[float, float], warnings: list[str]
 ) -> Iterator[ConformanceFinding]:
-    """Yields IOPS and latency percentiles (ms), measured and simulated; of a drained volume the
-    number of I/Os alone. `late_ms`: how late answers left, median and 99th percentile; `beyond`:
+    """Yields the findings on IOPS and latency percentiles (ms), for a drained volume on the number
+    of I/Os alone. `late_ms`: median and 99th percentile of how late answers left; `warnings`: on
     limits of this machine."""
     load = case.load
     drained = case.balance_percent is not None
@@ -248,14 +248,13 @@ def _yield_findings(
     )
     rows = model.rows if drained else model.rows[1:]
     iops = float(np.average(rows["iops"].to_numpy(), weights=rows["duration_s"].to_numpy()))
-    note = " ".join(beyond)
+    note = " ".join(warnings)
     cap, at_cap = _compute_cap(case.spec, load), "none" not in rows["cap"].to_list()
     if drained:
         yield _make_finding(
             case,
             "I/Os until dry and after",
             "I/Os",
-            specified=None,
             model=model.summary["delivered_ios"],
             measured=measured.ios,
             allowed=COUNT_PERCENT,
@@ -280,9 +279,7 @@ def _yield_findings(
     ):
         model_ms = float(np.mean(rows[key].to_numpy()))
         allowed = None if bar is None else bar + 100.0 * late / model_ms
-        yield _make_finding(
-            case, what, "ms", specified=None, model=model_ms, measured=measured_ms, allowed=allowed, note=note
-        )
+        yield _make_finding(case, what, "ms", model=model_ms, measured=measured_ms, allowed=allowed, note=note)
 
 
 def _make_finding(
@@ -290,14 +287,14 @@ def _make_finding(
     what: str,
     unit: str,
     *,
-    specified: float | None,
     model: float,
     measured: float,
     allowed: float | None,
-    note: str,
+    note: str = "",
+    specified: float | None = None,
 ) -> ConformanceFinding:
-    """Returns a finding, its error in percent of the model's figure. `allowed`: percent, None where
-    nothing is promised; a `note` about this machine leaves it without a verdict."""
+    """Returns a finding, its error in percent of the model's figure. `allowed`: the bound in
+    percent, None without one; with a `note` about this machine the finding has no verdict."""
     error = 100.0 * (measured / model - 1.0)
     # A limit of this machine does not count against the device; attach has said so.
     within = None if allowed is None or note else abs(error) <= allowed
@@ -328,7 +325,8 @@ def _read_published() -> dict[tuple[str, str, int, int, str], float]:
 
 
 def _find_published(case: Case, what: str) -> float | None:
-    """Returns the published figure of a volume whose limits bind alike: 3,000 IOPS if capped."""
+    """Returns the published figure for the volume type and load of a case; None without one, and
+    for volumes with provisioned limits and arrays."""
     storage = Storage.parse(case.spec)
     volume = storage.members[0]
     if storage.level is not None or volume.iops is not None or volume.mib_s is not None:
@@ -337,7 +335,7 @@ def _find_published(case: Case, what: str) -> float | None:
 
 
 def _compute_cap(spec: str, load: fio.FioLoad) -> float:
-    """Returns the requests a second of this size that the specification allows."""
+    """Returns the requests of the load's size that the specification allows a second."""
     limits = Storage.parse(spec).list_limits()
     iops = sum((limit["io_burst"] or limit)["iops"] for limit in limits)
     # A random request of st1 and sc1 is charged a whole MiB; the cases here are sequential.

@@ -1,4 +1,4 @@
-"""Doubt in means: of seconds of one run, of two runs, of two groups of runs.
+"""Estimates intervals: of the mean of a run, of the change between two runs, or two groups of runs.
 
 Seconds of a run are not independent: a slow second is followed by slow ones (flushing, compaction,
 credits). So the interval of two runs is a bootstrap of whole blocks (circular block bootstrap,
@@ -22,7 +22,7 @@ CONFIDENCE = 0.95  # the usual convention
 RESAMPLES = 4_000
 # Blocks drawn for each resample at most: longer blocks than needed do no harm, and a day of seconds
 # need not be drawn one by one.
-MOST_PIECES = 500
+MAX_PIECES = 500
 # Fewest rows and fewest blocks in them from which a bootstrap says something (guesses).
 FEWEST_ROWS, FEWEST_BLOCKS = 20, 4
 # Fewer seconds say nothing of how much they scatter (a guess).
@@ -33,12 +33,9 @@ Rows = tuple[np.ndarray, np.ndarray | None]
 
 
 def estimate_standard_error(values: Sequence[float]) -> float:
-    """Returns the standard error of the mean of a series that may rise or fall as a cache fills;
-    inf for too few values.
-
-    sqrt(mean square of successive differences / 2) / sqrt(n) (von Neumann 1941). A trend adds no
-    doubt: every cell begins from the same copy.
-    """
+    """Returns the standard error of the mean of a series: sqrt(mean square of successive
+    differences / 2) / sqrt(n) (von Neumann 1941), to which a trend, as of a filling cache, adds
+    nothing. Infinite for fewer than FEWEST_SECONDS values."""
     n = len(values)
     if n < FEWEST_SECONDS:
         return math.inf
@@ -58,7 +55,7 @@ def estimate_run_change(a: Rows, b: Rows, seed: int) -> tuple[float, float, str]
     chance, drawn, blocks = np.random.default_rng(seed), [], []
     for top, bottom in (a, b):
         block = max(
-            choose_block_length(top), 1 if bottom is None else choose_block_length(bottom), len(top) // MOST_PIECES
+            choose_block_length(top), 1 if bottom is None else choose_block_length(bottom), len(top) // MAX_PIECES
         )
         if len(top) < max(FEWEST_ROWS, FEWEST_BLOCKS * block):
             return None
@@ -76,7 +73,8 @@ def estimate_run_change(a: Rows, b: Rows, seed: int) -> tuple[float, float, str]
 
 
 def _resample(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarray:
-    """Returns RESAMPLES values of the statistic, of series made of blocks from a circle."""
+    """Returns RESAMPLES values of the statistic, each of a series made of random blocks of the
+    rows, which are taken as a circle."""
     top, bottom = rows
     count = len(top)
     pieces = -(-count // block)
@@ -94,11 +92,8 @@ def _resample(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarray
 
 
 def choose_block_length(series: np.ndarray) -> int:
-    """Returns rows of a block for the circular bootstrap of a mean.
-
-    1 without autocorrelation, at most a quarter of the series. The numbers are those of Politis and
-    White (2004).
-    """
+    """Returns the number of rows of a block for the circular bootstrap of a mean, by Politis and
+    White (2004): 1 without autocorrelation, at most a quarter of the series."""
     count = len(series)
     centred = series - series.mean()
     variance = float(centred @ centred) / count

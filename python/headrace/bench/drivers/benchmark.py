@@ -1,4 +1,5 @@
-"""The interface of every benchmark: check the target, prepare, run, verify, clean up."""
+"""The interface of every benchmark (check the target, prepare, run, verify, remove its data), and
+histograms of latencies."""
 
 from __future__ import annotations
 
@@ -44,10 +45,8 @@ def check_counts(refusals: Refusals, **given: tuple[object, int, int]) -> None:
 
 @dataclass(frozen=True)
 class RunLoad:
-    """The load of a run: `threads` clients, `warmup_s` that do not count, then `seconds`.
-
-    `seed`: of its random numbers.
-    """
+    """The load of a run: `threads` clients for `warmup_s` that do not count, then for `seconds`;
+    `seed` is that of its random numbers."""
 
     threads: int
     warmup_s: int
@@ -56,7 +55,7 @@ class RunLoad:
 
     @property
     def all_s(self) -> int:
-        """Warm-up and measured seconds together."""
+        """Returns warm-up and measured seconds together."""
         return self.warmup_s + self.seconds
 
 
@@ -93,15 +92,15 @@ class ToolOutcome:
 
 
 class Benchmark(ABC):
-    """A load with its options. Subclasses are frozen dataclasses; equal ones ask the same."""
+    """A load with its options. Subclasses are frozen dataclasses; equal ones are the same load."""
 
     name: ClassVar[str]
     program: ClassVar[str]
     needs: ClassVar[str]  # server or folder
     unit: ClassVar[str] = "transactions"
-    # Nothing is reported on the way: the server's own counters are the series.
+    # The tool reports no intervals: the rows of the run are made from the server's counters.
     unit_from_status: ClassVar[bool] = False
-    # The tool knows no time: it is ended when the time is up.
+    # The tool has no limit of time: it is ended when the time is over.
     ended_by_time: ClassVar[bool] = False
     # The tool writes its seconds to files, which are read at its end.
     reports_in_files: ClassVar[bool] = False
@@ -109,7 +108,7 @@ class Benchmark(ABC):
     kept_files: ClassVar[tuple[str, ...]] = ()
 
     def get_tool(self) -> Tool:
-        """Finds the program. Raises CouldNotRun."""
+        """Returns the installed program. Raises CouldNotRun."""
         return find_tool(self.program)
 
     @abstractmethod
@@ -122,7 +121,8 @@ class Benchmark(ABC):
 
     @abstractmethod
     def is_prepared(self, target: Target, threads: int) -> bool:
-        """Returns whether the data for `threads` are there, whole. Raises InputError for others."""
+        """Returns whether the target has complete data for `threads` clients; False without any.
+        Raises InputError for other data in their place."""
 
     @abstractmethod
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = stay_silent) -> None:
@@ -145,11 +145,12 @@ class Benchmark(ABC):
         return ToolOutcome(notes=("Ended early: it has neither a histogram nor percentiles of the whole run.",))
 
     def explain_failure(self, raw: str, ended: Ended) -> str:
-        """Says why the tool ended with an error, in its own words."""
+        """Returns the reason why the tool ended with an error, in the tool's words."""
         return f"ended with exit code {ended.code}: {ended.message}"
 
     def complete_series(self, series: pl.DataFrame) -> pl.DataFrame:
-        """Returns the time line in which samples fill what the tool did not report."""
+        """Returns the time line with figures that the tool did not report filled in from
+        samples."""
         return series
 
     def verify(self, target: Target) -> list[str]:
@@ -175,7 +176,7 @@ class Benchmark(ABC):
 
 
 SHARES = {"p50_ms": 0.50, "p90_ms": 0.90, "p95_ms": 0.95, "p99_ms": 0.99, "p999_ms": 0.999}
-# 1 of n observations is the most extreme: a percentile wants at least ten above it to say anything.
+# Least observations above a percentile for it to be given.
 FEWEST_ABOVE = 10
 
 
@@ -191,7 +192,7 @@ class Histogram:
 
     @property
     def total(self) -> int:
-        """Observations."""
+        """Returns the number of observations."""
         return sum(self.counts)
 
     def percentile(self, share: float) -> float | None:

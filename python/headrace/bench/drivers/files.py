@@ -1,5 +1,5 @@
-"""Checks that drivers of files share: a folder or a device that may be used, files that are whole,
-free space."""
+"""Checks of drivers that work on files: the folder or device may be used, files are complete, and
+there is free space."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ SPARE_BYTES = 64 << 20  # a guess: the file system's own needs
 
 
 def check_folder(name: str, target: Target) -> None:
-    """Raises InputError for no folder and no device, CouldNotRun where it may not be written."""
+    """Raises InputError for a target without a folder or device, CouldNotRun if this user may not
+    read and write it."""
     if target.folder is None:
         raise refuse.input(target.label, f"{name} works on files", "Name a folder on the volume: --folder /mnt/volume.")
     if not os.access(target.folder, os.R_OK | os.W_OK):

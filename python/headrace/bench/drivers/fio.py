@@ -1,7 +1,7 @@
-"""fio: as a benchmark that is kept (`FioJob`), and run once for its figures (`run_once`).
+"""fio as a benchmark whose runs are stored (`FioJob`), and run once for its figures (`run_once`).
 
-A kept run has requests a second and their latencies second by second from fio's logs, and its
-histogram at the end.
+A stored run has requests a second and latencies of each second from fio's logs, and a histogram of
+the whole run.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ ONCE_MORE_S = 60.0  # a guess
 PERCENTILES = (50.0, 99.0, 99.9)  # those that figures are published of
 
 
-def _build_words(program: str, path: object, rw: str, bs_kib: float, iodepth: int, jobs: int) -> list[str]:
-    """Returns the words every timed run begins with."""
+def _build_arguments(program: str, path: object, rw: str, bs_kib: float, iodepth: int, jobs: int) -> list[str]:
+    """Returns the first arguments of every timed run of fio."""
     return [
         program,
         "--name=headrace",
@@ -108,7 +108,7 @@ class FioJob(Benchmark):
 
     @property
     def writes(self) -> bool:
-        """True if the load writes."""
+        """Returns whether the load writes."""
         return self.rw not in ("read", "randread")
 
     def list_options(self) -> dict:
@@ -131,10 +131,16 @@ class FioJob(Benchmark):
             return
         require_room(target.files, self._bytes, target.files / FILE)
         say(f"writing {self.size_gib:g} GiB")
-        words = [self.get_tool().path, "--name=prepare", f"--filename={target.files / FILE}", "--rw=write", "--bs=1m"]
-        words += [f"--size={self._bytes}", "--ioengine=psync", "--direct=1", "--end_fsync=1", f"--randseed={seed}"]
+        arguments = [
+            self.get_tool().path,
+            "--name=prepare",
+            f"--filename={target.files / FILE}",
+            "--rw=write",
+            "--bs=1m",
+        ]
+        arguments += [f"--size={self._bytes}", "--ioengine=psync", "--direct=1", "--end_fsync=1", f"--randseed={seed}"]
         limit_s = PREPARE_MORE_S + self._bytes / MIB / PREPARE_MIB_S
-        ended = run_lines(Command(tuple(words), folder), folder / "prepare.txt", limit_s)
+        ended = run_lines(Command(tuple(arguments), folder), folder / "prepare.txt", limit_s)
         if ended.late or ended.code:
             reason = "no time left" if ended.late else ended.message
             raise refuse.run(f"fio in {target.files}", f"could not write the file: {reason}", "Is the disk full?")
@@ -143,15 +149,20 @@ class FioJob(Benchmark):
         """Returns fio's command: warm-up as ramp time, and logs of latencies, IOPS and bytes a
         second in `folder`."""
         path = target.files if target.files.is_block_device() else target.files / FILE
-        words = _build_words(self.get_tool().path, path, self.rw, self.bs_kib, self.iodepth, load.threads)
-        words += [f"--ioengine={self.ioengine}", f"--direct={int(self.direct)}", "--thread", f"--randseed={load.seed}"]
-        words += [f"--runtime={load.seconds}", f"--ramp_time={load.warmup_s}", f"--size={self._bytes}"]
-        words += [f"--rwmixread={self.read_percent}", f"--fdatasync={self.fdatasync}"]
+        arguments = _build_arguments(self.get_tool().path, path, self.rw, self.bs_kib, self.iodepth, load.threads)
+        arguments += [
+            f"--ioengine={self.ioengine}",
+            f"--direct={int(self.direct)}",
+            "--thread",
+            f"--randseed={load.seed}",
+        ]
+        arguments += [f"--runtime={load.seconds}", f"--ramp_time={load.warmup_s}", f"--size={self._bytes}"]
+        arguments += [f"--rwmixread={self.read_percent}", f"--fdatasync={self.fdatasync}"]
         # A log a second for all jobs together, with the wall clock in it.
-        words += ["--output-format=json+", f"--output={folder / JSON}", "--per_job_logs=0", "--log_unix_epoch=1"]
-        words += [f"--write_{what}_log={folder / LOG}" for what in ("hist", "iops", "bw")]
-        words += ["--log_hist_msec=1000", "--log_avg_msec=1000"]
-        return Command(tuple(words), folder)
+        arguments += ["--output-format=json+", f"--output={folder / JSON}", "--per_job_logs=0", "--log_unix_epoch=1"]
+        arguments += [f"--write_{what}_log={folder / LOG}" for what in ("hist", "iops", "bw")]
+        arguments += ["--log_hist_msec=1000", "--log_avg_msec=1000"]
+        return Command(tuple(arguments), folder)
 
     def read_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """Reads fio's JSON and its logs in `folder`: a histogram, seconds, totals (ms, IOPS,
@@ -173,9 +184,10 @@ class FioJob(Benchmark):
         return ToolOutcome(read_histogram(sides), tuple(reports), figures, began_unix=began)
 
     def read_partial_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
-        """Reads what fio summed up when it was told to end; a note alone where it did not."""
+        """Reads the summary that fio writes when it is ended early; returns a note alone without
+        one."""
         try:
-            return self.read_outcome(raw, load, folder)  # fio sums up when it is told to end
+            return self.read_outcome(raw, load, folder)
         except (InputError, CouldNotRun, ValueError, KeyError):
             return super().read_partial_outcome(raw, load, folder)
 
@@ -185,12 +197,12 @@ class FioJob(Benchmark):
 
     @property
     def _bytes(self) -> int:
-        """The size in whole MiB."""
+        """Returns the size of the data in bytes, rounded down to whole MiB."""
         return int(self.size_gib * GIB) // MIB * MIB
 
 
 def compute_bucket_ns(index: int) -> float:
-    """Returns the middle of bucket `index` (stat.c, plat_idx_to_val)."""
+    """Returns the middle of a bucket of fio's histogram, ns (stat.c, plat_idx_to_val)."""
     if index < 2 << BITS:
         return float(index)
     bits = (index >> BITS) - 1
@@ -198,7 +210,8 @@ def compute_bucket_ns(index: int) -> float:
 
 
 def read_histogram(job: dict) -> Histogram | None:
-    """Returns completion latencies of reads and writes together, from json+."""
+    """Returns the histogram of completion latencies of reads and writes together in a job of a
+    json+ report; None without buckets."""
     sums: dict[float, int] = {}
     for op in ("read", "write"):
         for value, count in job[op]["clat_ns"].get("bins", {}).items():
@@ -210,8 +223,8 @@ def read_histogram(job: dict) -> Histogram | None:
 
 
 def read_seconds(folder: Path, load: RunLoad) -> tuple[list[IntervalReport], float | None]:
-    """Reads a report for each second from the logs, whose stamps are Unix time in ms, and the Unix
-    time, s, at which fio began. The warm-up is not in the logs."""
+    """Returns a report for each second after the warm-up from fio's logs in `folder`, and the Unix
+    time, s, at which fio began (None without a log)."""
     iops = _read_log(folder / f"{LOG}_iops.log")
     bandwidth = _read_log(folder / f"{LOG}_bw.log")
     percentiles = _read_percentiles(folder / f"{LOG}_clat_hist.log")
@@ -246,8 +259,8 @@ def read_seconds(folder: Path, load: RunLoad) -> tuple[list[IntervalReport], flo
 
 
 def _read_log(path: Path) -> dict[tuple[int, int], float]:
-    """Reads `ms, value, direction, ...` of each line; several lines of one second and direction
-    (jobs that began apart) are added up."""
+    """Returns the values of a log of fio by Unix time (ms, whole seconds) and direction; lines of
+    the same second and direction are added up. Empty without the file."""
     totals: dict[tuple[int, int], float] = {}
     try:
         lines = path.read_text(errors="replace").splitlines()
@@ -267,8 +280,8 @@ def _read_log(path: Path) -> dict[tuple[int, int], float]:
 
 
 def _read_percentiles(path: Path) -> dict[int, tuple[float | None, float | None, float | None]]:
-    """Returns p50, p95 and p99 in ms of each second, of reads and writes together. Bins are counts
-    of that second."""
+    """Returns p50, p95 and p99, ms, of reads and writes together by Unix time (ms, whole seconds),
+    from a log of histograms; empty without the file."""
     sums: dict[int, list[int]] = {}
     anchor = None
     if not path.exists():
@@ -325,20 +338,19 @@ class FioResult:
 
 
 def run_once(load: FioLoad, target: str | Path) -> FioResult:
-    """Runs `load` with direct I/O on `target`, a block device or a file, and overwrites what it
-    writes.
-
-    Raises CouldNotRun.
-    """
-    words = _build_words(require_program("fio", "fio"), target, load.rw, load.bs_kib, load.iodepth, load.numjobs)
-    words += ["--ioengine=libaio", "--direct=1", f"--runtime={load.seconds:g}", f"--randseed={load.seed}"]
-    words += ["--percentile_list=" + ":".join(f"{p:g}" for p in PERCENTILES), "--output-format=json+"]
+    """Runs `load` with direct I/O on `target`, a block device or a file, whose data a writing load
+    overwrites, and returns its figures. Raises CouldNotRun."""
+    arguments = _build_arguments(
+        require_program("fio", "fio"), target, load.rw, load.bs_kib, load.iodepth, load.numjobs
+    )
+    arguments += ["--ioengine=libaio", "--direct=1", f"--runtime={load.seconds:g}", f"--randseed={load.seed}"]
+    arguments += ["--percentile_list=" + ":".join(f"{p:g}" for p in PERCENTILES), "--output-format=json+"]
     if load.ramp_s:
-        words.append(f"--ramp_time={load.ramp_s:g}")
+        arguments.append(f"--ramp_time={load.ramp_s:g}")
     if load.size_gib is not None:
-        words.append(f"--size={int(load.size_gib * 1024)}m")
+        arguments.append(f"--size={int(load.size_gib * 1024)}m")
     # In the caller's folder: `target` may be relative.
-    command = Command(tuple(words), Path.cwd(), what=f"fio on {target}")
+    command = Command(tuple(arguments), Path.cwd(), what=f"fio on {target}")
     limit_s = load.ramp_s + load.seconds + ONCE_MORE_S
     return read_result(run_checked(command, limit_s, "Look at the device: is it paused or failing?"))
 
@@ -376,8 +388,8 @@ def read_result(text: str) -> FioResult:
 
 
 def _compute_percentiles(job: dict, sides: list[dict]) -> list[float]:
-    """Returns PERCENTILES of all requests, ms: those of fio where there are reads or writes alone,
-    those of the buckets of both otherwise. Raises KeyError, and ValueError without buckets."""
+    """Returns PERCENTILES of all requests, ms: fio's own for reads or writes alone, those of the
+    joint histogram for both. Raises KeyError, and ValueError without buckets."""
     if len(sides) == 1:
         percentile = {float(name): value / 1e6 for name, value in sides[0]["clat_ns"]["percentile"].items()}
         return [percentile[percent] for percent in PERCENTILES]

@@ -105,7 +105,7 @@ class Mysqlslap(Benchmark):
         account = write_client_file(target.server.with_database(None), folder / ACCOUNT_FILE)
         statements = folder / "statements.sql"
         statements.write_text(";\n".join(self._make_statements(load.seed)) + ";\n", encoding="utf-8")
-        words = [
+        arguments = [
             self.get_tool().path,
             f"--defaults-file={account}",
             f"--concurrency={load.threads}",
@@ -117,7 +117,7 @@ class Mysqlslap(Benchmark):
             "--delimiter=;",
             "--silent",
         ]
-        return Command(tuple(words), folder, TOOL_ENVIRONMENT)
+        return Command(tuple(arguments), folder, TOOL_ENVIRONMENT)
 
     def read_outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """Returns a note alone: mysqlslap reports neither latencies nor seconds."""

@@ -1,4 +1,4 @@
-"""sysbench 1.0: the parts all its tests share: account file, report lines, histogram, totals."""
+"""The parts that all tests of sysbench 1.0 share: account file, report lines, histogram, totals."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def write_account(address: Address, path: Path) -> Path:
 
 
 def _write_certificates(address: Address, folder: Path) -> None:
-    """Writes what sysbench takes from the folder it runs in: cacert.pem, and a pair of its own.
+    """Writes the files that sysbench reads from its working folder: cacert.pem, and a client's key
+    and certificate.
 
     No connection is made without all three. A server that names a CA refuses a client's certificate
     it has not signed, but takes a client that has none. TLS 1.3 has no signature on the curve
@@ -80,7 +81,7 @@ def _write_certificates(address: Address, folder: Path) -> None:
     the run. Raises CouldNotRun.
     """
     options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:secp256k1 -nodes -days 2 -subj /CN=headrace-bench"
-    words = (
+    arguments = (
         require_program("openssl", "openssl"),
         *options.split(),
         "-keyout",
@@ -88,7 +89,7 @@ def _write_certificates(address: Address, folder: Path) -> None:
         "-out",
         "client-cert.pem",
     )
-    run_checked(Command(words, folder, what="making a key for TLS"), OPENSSL_S, "Use the server's socket.")
+    run_checked(Command(arguments, folder, what="making a key for TLS"), OPENSSL_S, "Use the server's socket.")
     authority = Path(address.ssl_ca) if address.ssl_ca else folder / "client-cert.pem"
     shutil.copyfile(authority, folder / "cacert.pem")
 
@@ -109,27 +110,27 @@ def quote_option(what: str, value: str, secret: bool = False) -> str:
     return value
 
 
-def build_timing_words(load: RunLoad) -> list[str]:
-    """Returns the words every timed run has."""
-    words = [
+def build_timing_arguments(load: RunLoad) -> list[str]:
+    """Returns the arguments of every timed run: threads, time, reports, histogram and seed."""
+    arguments = [
         f"--threads={load.threads}",
         f"--time={load.all_s}",
         "--events=0",
         "--report-interval=1",
         "--percentile=95",
     ]
-    words += ["--histogram", f"--rand-seed={load.seed}", f"--forced-shutdown={SHUTDOWN_S}"]
-    # Resets totals and histogram: what sysbench says at its end is of the part that counts.
-    return words + ([f"--report-checkpoints={load.warmup_s}"] if load.warmup_s else [])
+    arguments += ["--histogram", f"--rand-seed={load.seed}", f"--forced-shutdown={SHUTDOWN_S}"]
+    # Resets totals and histogram after the warm-up, so that the final report does not include it.
+    return arguments + ([f"--report-checkpoints={load.warmup_s}"] if load.warmup_s else [])
 
 
-def build_server_words(tool: Tool, account: Path, load: RunLoad) -> list[str]:
-    """Returns the words every timed run of a test on a server begins with."""
-    return [tool.path, f"--config-file={account}", "--db-driver=mysql", *build_timing_words(load)]
+def build_server_arguments(tool: Tool, account: Path, load: RunLoad) -> list[str]:
+    """Returns program and first arguments of every timed run of a test on a server."""
+    return [tool.path, f"--config-file={account}", "--db-driver=mysql", *build_timing_arguments(load)]
 
 
 def parse_report(text: str) -> IntervalReport | None:
-    """Reads a line of a test on a server; None where it is not a report."""
+    """Returns the report in a line of output of a test on a server; None for other lines."""
     match = REPORT.match(text.strip()) if "thds:" in text else None
     if match is None:
         return None
@@ -143,8 +144,8 @@ def _parse_number(text: str) -> float | None:
 
 
 def parse_outcome(raw: str, load: RunLoad) -> ToolOutcome:
-    """Reads totals and histogram of the last part. Raises InputError when the summary is missing:
-    the output was cut off."""
+    """Returns totals and histogram of the part after the warm-up. Raises InputError if the summary
+    is missing, since the output was cut off."""
     last = raw[raw.rfind("Latency histogram") :] if "Latency histogram" in raw else raw
     figures = {}
     for name, pattern in FIGURES.items():
@@ -160,7 +161,8 @@ def parse_outcome(raw: str, load: RunLoad) -> ToolOutcome:
 
 
 def find_error(raw: str, ended: Ended) -> str:
-    """Returns the first error that sysbench called fatal, else the last lines of its output."""
+    """Returns the first fatal errors of sysbench, else its exit code and the last lines of its
+    output."""
     return _find_fatal(raw) or f"ended with exit code {ended.code}: {ended.message}"
 
 
@@ -181,11 +183,13 @@ def parse_histogram(text: str) -> Histogram | None:
     return Histogram(values, counts, "sysbench --histogram", HISTOGRAM_ERROR_PERCENT)
 
 
-def run_untimed(tool: Tool, words: list[str], folder: Path, what: str, limit_s: float, work: Path | None = None) -> str:
+def run_untimed(
+    tool: Tool, arguments: list[str], folder: Path, what: str, limit_s: float, work: Path | None = None
+) -> str:
     """Runs a command of sysbench that is not timed (prepare, cleanup) in `work`, else in `folder`,
     where its output goes; returns the output. Raises CouldNotRun."""
     raw = folder / f"{what}.txt"
-    ended = run_lines(Command((tool.path, *words), work or folder), raw, limit_s)
+    ended = run_lines(Command((tool.path, *arguments), work or folder), raw, limit_s)
     text = raw.read_text(errors="replace")
     if ended.late or ended.code:
         reason = f"took longer than {limit_s:,.0f} s" if ended.late else find_error(text, ended)

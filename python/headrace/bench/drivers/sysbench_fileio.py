@@ -122,7 +122,7 @@ class SysbenchFileio(Benchmark):
         limit_s = PREPARE_MORE_S + self.files * self._file_bytes / MIB
         sysbench.run_untimed(
             self.get_tool(),
-            ["fileio", f"--rand-seed={seed}", *self._build_words(), "prepare"],
+            ["fileio", f"--rand-seed={seed}", *self._build_arguments(), "prepare"],
             folder,
             "prepare",
             limit_s,
@@ -130,12 +130,18 @@ class SysbenchFileio(Benchmark):
         )
 
     def build_command(self, target: Target, load: RunLoad, folder: Path) -> Command:
-        words = [self.get_tool().path, "fileio", *sysbench.build_timing_words(load), *self._build_words(), "run"]
-        return Command(tuple(words), target.files / FOLDER)
+        arguments = [
+            self.get_tool().path,
+            "fileio",
+            *sysbench.build_timing_arguments(load),
+            *self._build_arguments(),
+            "run",
+        ]
+        return Command(tuple(arguments), target.files / FOLDER)
 
     def parse_line(self, text: str) -> IntervalReport | None:
-        """Reads a line of the run: `tps` is requests a second, from its MiB/s, `qps` has the fsyncs
-        too; None for any other line."""
+        """Returns the report in a line, None for other lines: `tps` is requests a second, computed
+        from MiB/s, and `qps` includes the fsyncs."""
         match = REPORT.match(text.strip()) if "fsyncs:" in text else None
         if match is None:
             return None
@@ -178,13 +184,14 @@ class SysbenchFileio(Benchmark):
 
     @property
     def _file_bytes(self) -> int:
-        """The size in whole MiB if above one, else in whole requests: sysbench cuts equal files."""
+        """Returns the size of a file in bytes, in whole MiB if above one, else in whole
+        requests."""
         each = int(self.size_gib * GIB / self.files)
         return each // MIB * MIB if each >= MIB else each // (self.block_kib * 1024) * self.block_kib * 1024
 
-    def _build_words(self) -> list[str]:
+    def _build_arguments(self) -> list[str]:
         """Returns the options of sysbench that describe files and requests; sizes are bytes."""
-        words = {
+        arguments = {
             "num": self.files,
             "total-size": self.files * self._file_bytes,
             "block-size": self.block_kib * 1024,
@@ -197,5 +204,5 @@ class SysbenchFileio(Benchmark):
             "rw-ratio": f"{self.rw_ratio:g}",
         }
         if self.flags:
-            words["extra-flags"] = ",".join(sorted(self.flags))
-        return [f"--file-{name}={value}" for name, value in words.items()]
+            arguments["extra-flags"] = ",".join(sorted(self.flags))
+        return [f"--file-{name}={value}" for name, value in arguments.items()]

@@ -26,8 +26,8 @@ from headrace.errors import InputError, Refusals
 from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS
 
 refuse = Refusals(f"{DOC}, sysbench-oltp")
-# oltp_common.lua: what shapes a transaction. name: (lowest, highest) of a whole number, None: on or
-# off.
+# Options of oltp_common.lua that shape a transaction, by name: lowest and highest of a whole
+# number, None for a switch.
 STATEMENTS = (0, 10_000)  # of a kind in a transaction
 SHAPES: dict[str, tuple[int, int] | None] = {
     "point_selects": STATEMENTS,
@@ -54,7 +54,7 @@ ONLY_OF = {
     "delta": "select_random_ranges",
 }
 BULK = "bulk_insert"
-# Those whose rows count is the same after a run: they change rows, or delete and insert them again.
+# Scripts after which the number of rows is the same: they change rows, or delete and insert them.
 _KEEPING = """
 oltp_read_write oltp_read_only oltp_write_only oltp_point_select oltp_update_index
 oltp_update_non_index select_random_points select_random_ranges
@@ -108,8 +108,8 @@ class SysbenchOltp(Benchmark):
             _check_shape(self.script, key, value)
 
     def list_options(self) -> dict:
-        """Returns the options as JSON, with the usual value of each parameter of the distribution
-        that was not given."""
+        """Returns the options as JSON, with the default of each parameter of the distribution that
+        was not given."""
         every = {key: usual for key, (usual, _, _) in DISTRIBUTIONS[self.distribution].items()} | dict(self.parameters)
         return asdict(self) | {
             "parameters": {key: float(value) for key, value in every.items()},
@@ -155,29 +155,29 @@ class SysbenchOltp(Benchmark):
         workers = threads if self.script == BULK else min(self.tables, PREPARE_THREADS, max(1, threads))
         what, limit_s = self._plan_preparation(threads)
         say(f"preparing {what}")
-        words = [
+        arguments = [
             f"--config-file={account}",
             f"--threads={workers}",
             f"--rand-seed={seed}",
-            *self._build_words(target),
+            *self._build_arguments(target),
             self.script,
             "prepare",
         ]
-        sysbench.run_untimed(tool, words, folder, "prepare", limit_s)
+        sysbench.run_untimed(tool, arguments, folder, "prepare", limit_s)
 
     def build_command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         """Returns sysbench's command; for the Zipfian distribution with a script of Headrace around
         sysbench's, put into `folder`."""
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
-        words = [*sysbench.build_server_words(self.get_tool(), account, load), *self._build_words(target)]
+        arguments = [*sysbench.build_server_arguments(self.get_tool(), account, load), *self._build_arguments(target)]
         if self.distribution != "zipfian":
-            return Command((*words, self.script, "run"), folder)
+            return Command((*arguments, self.script, "run"), folder)
         with as_file(files("headrace.bench.drivers").joinpath("lua")) as lua:
             for name in ("zipfian.lua", "zipfian_script.lua"):
                 (folder / name).write_text((lua / name).read_text())
         exponent = self.list_options()["parameters"]["rand_zipfian_exp"]
         return Command(
-            (*words, str(folder / "zipfian_script.lua"), "run"),
+            (*arguments, str(folder / "zipfian_script.lua"), "run"),
             folder,
             {"HEADRACE_SCRIPT": self.script, "HEADRACE_ZIPFIAN_EXP": repr(exponent)},
         )
@@ -214,9 +214,13 @@ class SysbenchOltp(Benchmark):
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         most = max([int(name[6:]) for name in find_tables(target, r"sbtest\d+")], default=0)
         if most:
-            words = [f"--config-file={account}", f"--tables={most}", f"--threads={most if self.script == BULK else 1}"]
+            arguments = [
+                f"--config-file={account}",
+                f"--tables={most}",
+                f"--threads={most if self.script == BULK else 1}",
+            ]
             script = "oltp_read_write" if self.script == BULK else self.script
-            sysbench.run_untimed(self.get_tool(), [*words, script, "cleanup"], folder, "cleanup", CLEANUP_S)
+            sysbench.run_untimed(self.get_tool(), [*arguments, script, "cleanup"], folder, "cleanup", CLEANUP_S)
 
     def make_benchmark_table(self) -> dict | None:
         """Returns the [benchmark] table of RUN.toml; `scale` is rows a table."""
@@ -231,32 +235,32 @@ class SysbenchOltp(Benchmark):
         }
 
     def _plan_preparation(self, threads: int) -> tuple[str, float]:
-        """Returns in words what is prepared, and the limit of the time for it, s."""
+        """Returns the description of the data, and the time limit of their preparation, s."""
         if self.script == BULK:
             return "1 empty table" if threads == 1 else f"{threads} empty tables", PREPARE_MORE_S
         limit_s = PREPARE_MORE_S + PREPARE_S_PER_ROW * self.tables * self.rows
         return f"{self.tables} tables of {self.rows:,} rows", limit_s
 
-    def _build_words(self, target: Target) -> list[str]:
+    def _build_arguments(self, target: Target) -> list[str]:
         """Returns the options of sysbench's script: tables, rows, engine, distribution; none for
         bulk inserts."""
         if self.script == BULK:
             return []  # it has no options of its own, and refuses those of others
-        words = [
+        arguments = [
             f"--tables={self.tables}",
             f"--table_size={self.rows}",
             f"--mysql_storage_engine={ENGINES[target.engine]}",
         ]
         for key, value in self.shape.items():
-            words.append(f"--{key}={('on' if value else 'off') if isinstance(value, bool) else value}")
+            arguments.append(f"--{key}={('on' if value else 'off') if isinstance(value, bool) else value}")
         if self.distribution != "zipfian":
-            words.append(f"--rand-type={self.distribution}")
-        words += [
+            arguments.append(f"--rand-type={self.distribution}")
+        arguments += [
             f"--{key.replace('_', '-')}={value:g}"
             for key, value in self.list_options()["parameters"].items()
             if key != "rand_zipfian_exp"
         ]
-        return words
+        return arguments
 
 
 def _check_shape(script: str, key: str, value: int | bool) -> None:
@@ -275,7 +279,7 @@ def _check_shape(script: str, key: str, value: int | bool) -> None:
 
 
 def _check_engine(target: Target, engines: Mapping[str, str]) -> None:
-    """Raises InputError for tables of the other engine: the name would be wrong."""
+    """Raises InputError if a table is of another engine than the target's."""
     expected_engine = ENGINES[target.engine]
     for name, engine in sorted(engines.items(), key=lambda item: int(re.sub(r"\D", "", item[0]) or 0)):
         if engine.lower() != expected_engine:

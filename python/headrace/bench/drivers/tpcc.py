@@ -71,7 +71,7 @@ class Tpcc(Benchmark):
 
     @property
     def standard(self) -> bool:
-        """True if the tables have the standard's sizes."""
+        """Returns whether the tables have the standard's sizes."""
         return (self.items, self.customers) == (STANDARD_ITEMS, STANDARD_CUSTOMERS)
 
     def list_options(self) -> dict:
@@ -98,8 +98,8 @@ class Tpcc(Benchmark):
         return True
 
     def _find_faults(self, target: Target) -> list[str]:
-        """Returns what is wrong with the data, a text for each fault: the loading not finished, or
-        other numbers than those asked for."""
+        """Returns a text for each fault of the data: the loading was not finished, or the numbers
+        are not those of the options."""
         text = "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND index_name = %s"
         with hold_connection(target) as connection:
             if not ask_value(connection, text, (target.database, INDEX)):
@@ -123,25 +123,31 @@ class Tpcc(Benchmark):
         tool = self.get_tool()
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         script = _copy_script(folder)
-        words = [f"--config-file={account}", "--db-driver=mysql", f"--rand-seed={seed}", *self._build_words(target)]
+        arguments = [
+            f"--config-file={account}",
+            "--db-driver=mysql",
+            f"--rand-seed={seed}",
+            *self._build_arguments(target),
+        ]
         limit_s = PREPARE_MORE_S + PREPARE_S_PER_WAREHOUSE * self.warehouses
-        sysbench.run_untimed(tool, [*words, script, "create"], folder, "create", PREPARE_MORE_S)
+        sysbench.run_untimed(tool, [*arguments, script, "create"], folder, "create", PREPARE_MORE_S)
         say(f"loading {self.warehouses} warehouses")
         sysbench.run_untimed(
             tool,
-            [*words, f"--threads={max(1, min(self.warehouses, threads, 8))}", script, "load"],
+            [*arguments, f"--threads={max(1, min(self.warehouses, threads, 8))}", script, "load"],
             folder,
             "load",
             limit_s,
         )
         say("making the indexes")
-        sysbench.run_untimed(tool, [*words, script, "index"], folder, "index", limit_s)
+        sysbench.run_untimed(tool, [*arguments, script, "index"], folder, "index", limit_s)
 
     def build_command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
-        words = sysbench.build_server_words(self.get_tool(), account, load)
+        arguments = sysbench.build_server_arguments(self.get_tool(), account, load)
         return Command(
-            (*words, *self._build_words(target), f"--warmup={load.warmup_s}", _copy_script(folder), "run"), folder
+            (*arguments, *self._build_arguments(target), f"--warmup={load.warmup_s}", _copy_script(folder), "run"),
+            folder,
         )
 
     def parse_line(self, text: str) -> IntervalReport | None:
@@ -188,11 +194,11 @@ class Tpcc(Benchmark):
         )
 
     def make_benchmark_table(self) -> dict | None:
-        """Returns the same tables, transactions and mix as sysbench-tpcc with one set of tables;
-        small data are no TPC-C."""
+        """Returns the [benchmark] table of RUN.toml: sysbench-tpcc with one set of tables, which
+        has the same transactions; for small data a load of the user's own."""
         return {"name": "sysbench-tpcc", "tables": 1, "scale": self.warehouses} if self.standard else {"name": "own"}
 
-    def _build_words(self, target: Target) -> list[str]:
+    def _build_arguments(self, target: Target) -> list[str]:
         sizes = [f"--{name}={value}" for name, value in self.list_options().items()]
         return [*sizes, f"--mysql_storage_engine={ENGINES[target.engine]}"]
 
@@ -207,8 +213,8 @@ def _copy_script(folder: Path) -> str:
 
 
 def parse_latencies(raw: str) -> dict[str, Histogram]:
-    """Returns latencies (ms) by kind of transaction: the counts printed by each client, added
-    up."""
+    """Returns the histogram of latencies (ms) by kind of transaction, the sum of those that each
+    client printed."""
     histograms: dict[str, list[Histogram]] = {}
     for kind, text in COUNTED.findall(raw):
         pairs = sorted(
@@ -228,7 +234,8 @@ def parse_latencies(raw: str) -> dict[str, Histogram]:
 
 
 def check_consistency(connection: SqlConnection, warehouses: int) -> list[str]:
-    """Returns sentences about conditions that do not hold, in the order of the standard."""
+    """Returns a sentence for each of the standard's consistency conditions that does not hold in
+    the first warehouses."""
     most = min(warehouses, MOST_CHECKED)
     text = files("headrace.bench.drivers").joinpath("tpcc_conditions.sql").read_text(encoding="utf-8")
     wrong = []

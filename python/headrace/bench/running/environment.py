@@ -1,4 +1,4 @@
-"""The machine a run was made on: what it is, and how busy it was before."""
+"""The machine of a run: its facts, and how busy it was before the run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from pathlib import Path
 from headrace.base.machine import count_cores, count_threads_per_core
 from headrace.observe.live import host
 
-# Long enough for a share of a processor's time (ticks of 10 ms), short enough not to be waited for.
+# Length of the measurement of the load, s: long compared with the kernel's ticks of 10 ms.
 LOOK_S = 1.0
-# A machine of which others use more than this share before the run: figures move with them.
+# A machine is busy if other programs use more than this share of its processors before the run.
 BUSY_SHARE = 0.10
 
 
 def capture() -> dict:
-    """Reads kernel, distribution, processors, memory, governor, container, headrace itself. A
-    figure that cannot be read is None."""
+    """Returns the facts of this machine by name: versions of Headrace, Python and kernel,
+    distribution, processors, memory and settings of the kernel; None for one that cannot be
+    read."""
     info = _read_key_values("/proc/cpuinfo", ":")
     memory = _read_key_values("/proc/meminfo", ":").get("MemTotal", "0").split()[0]
     return {
@@ -42,8 +43,8 @@ def capture() -> dict:
 
 
 def load_before() -> dict:
-    """Measures how busy the machine is before anything of ours runs: shares (0..1) of all
-    processors over a second, load averages, available memory in GiB."""
+    """Measures for LOOK_S how busy the machine is before a run: shares (0..1) of all processors,
+    load averages, and available memory in GiB."""
     first = host.read_host()
     time.sleep(LOOK_S)
     second = host.read_host()
@@ -75,14 +76,14 @@ def read_device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
         name = os.path.basename(os.path.realpath(device))
         base = f"/sys/block/{name}"
         sectors = _read_text(f"{base}/size")
-        where = mounts.get(device) or mounts.get(os.path.realpath(device))
+        mount = mounts.get(device) or mounts.get(os.path.realpath(device))
         facts[device] = {
             "size_gib": round(int(sectors) / 2**21, 3) if sectors and sectors.isdigit() else None,
             "scheduler": _read_text(f"{base}/queue/scheduler"),
             "read_ahead_kb": _read_text(f"{base}/queue/read_ahead_kb"),
-            "mount": where[0] if where else None,
-            "file_system": where[1] if where else None,
-            "mount_options": where[2] if where else None,
+            "mount": mount[0] if mount else None,
+            "file_system": mount[1] if mount else None,
+            "mount_options": mount[2] if mount else None,
         }
     return facts
 

@@ -1,4 +1,4 @@
-"""RUN.toml and the files it names: what `headrace calibrate` takes."""
+"""Writes RUN.toml and the files that it names, which `headrace calibrate` reads."""
 
 from __future__ import annotations
 
@@ -38,10 +38,8 @@ def write(
     samples: Samples,
     caveats: list[str],
 ) -> str | None:
-    """Writes RUN.toml and its files into `folder`; `run`: the document of the run.
-
-    If something is missing for a file, nothing is written, and the text says what it is. Raises
-    CouldNotRun.
+    """Writes RUN.toml and its files into `folder` from `run`, the document of the run, and returns
+    None; returns what is missing for them, as text, if nothing can be written. Raises CouldNotRun.
     """
     table = benchmark.make_benchmark_table()
     lacks = [
@@ -60,11 +58,11 @@ def write(
     assert table is not None and target.cache_gib is not None and target.engine is not None
     files: dict = {"sysbench": SYSBENCH_CSV}
     vcpus = _find_vcpus(target, run["environment"])
-    of = vcpus or (core.instance(target.instance, target.as_of)["vcpus"] if target.instance else None)
+    server_vcpus = vcpus or (core.instance(target.instance, target.as_of)["vcpus"] if target.instance else None)
     # The processors that were counted are the server's only where it runs on this machine.
     is_here = bool(target.devices) or target.lab is not None
     counted = series if is_here else series.drop("idle_cpus", strict=False)
-    _write_transactions(folder / SYSBENCH_CSV, counted, run["environment"].get("cpus") or 1, of)
+    _write_transactions(folder / SYSBENCH_CSV, counted, run["environment"].get("cpus") or 1, server_vcpus)
     if samples.status.height >= 2:
         columns = [column for column in samples.status.columns if column == "t_unix" or column in WANTED]
         write_status_csv(Samples(samples.status.select(columns), samples.disk, samples.host), folder / STATUS_CSV)
@@ -101,8 +99,8 @@ def write(
 
 
 def _find_vcpus(target: Target, environment: dict) -> int | None:
-    """Returns virtual CPUs that the server could use: this machine's, where it has fewer than the
-    instance or none is named; None: the instance's, as the catalog has them."""
+    """Returns the virtual CPUs that the server could use: this machine's without an instance or if
+    they are fewer; None: those of the instance in the catalog."""
     usable = environment.get("cpus_usable")
     if target.instance is None:
         return usable
@@ -111,28 +109,26 @@ def _find_vcpus(target: Target, environment: dict) -> int | None:
 
 
 def _describe_cores(target: Target, environment: dict) -> dict[str, int]:
-    """Returns how many virtual CPUs of this machine share a core, where no instance says it."""
+    """Returns the setting `threads_per_core` of this machine; empty with an instance, or if it is
+    unknown."""
     threads = environment.get("threads_per_core")
     return {"threads_per_core": threads} if target.instance is None and threads in (1, 2) else {}
 
 
 def _describe_ios(target: Target) -> dict[str, float]:
-    """Returns the processor time of an I/O that the daemon of a lab serves."""
+    """Returns the setting `io_cpu_us`, processor time of an I/O on a lab; empty without a lab."""
     return {"io_cpu_us": LAB_IO_CPU_US} if target.lab is not None and target.engine == "innodb" else {}
 
 
 def list_data_devices(target: Target, sampled: list[str]) -> list[str]:
-    """Returns the devices that hold data, where there is a log volume too: all but the last."""
+    """Returns the sampled devices that hold data: all, but with a log volume without the last."""
     return sampled[:-1] if target.log_storage and len(sampled) > 1 else sampled
 
 
 def _write_transactions(path: Path, series: pl.DataFrame, cpus: int, vcpus: int | None) -> None:
-    """Writes the rows as sysbench prints them.
-
-    `t_s` is the end of the row, and `time` the same on the wall clock. `busy_share` is that of the
-    server's `vcpus`, where it runs on this machine, which has `cpus`; the benchmark's own work is
-    in it.
-    """
+    """Writes the rows as CSV as sysbench reports them: `t_s` is the end of the row, `time` the same
+    as Unix time. `busy_share` is the work on this machine's `cpus`, the benchmark's included, over
+    the server's `vcpus`."""
     end = pl.col("duration_s")
     busy = cpus - pl.col("idle_cpus") - pl.col("iowait_cpus").fill_null(0.0)
     busy_column = (

@@ -1,4 +1,4 @@
-"""A benchmark on a target: its data prepared, run with samples of everything, kept in the store."""
+"""Prepares the data of a benchmark on a target, runs it with samples, and stores the run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from headrace.observe.live.samples import LabRows
 # for those), summing up.
 MORE_S = 90.0
 # Seconds for two samples before the first row and two after the last (sources are read at whole
-# seconds), so that what goes on without the load is known at its edges.
+# seconds), so that counters without the load are known at its edges.
 BEFORE_S, AFTER_S = 1.2, 2.3
 # Guesses: a week, and more clients than a server has connections.
 MAX_SECONDS, MAX_THREADS = 7 * DAY_S, 100_000
@@ -46,7 +46,7 @@ UNDO_TRIES, UNDO_PAUSE_S = 15, 1.0
 
 
 class InterruptedRun(KeyboardInterrupt):
-    """Ctrl-C (or SIGTERM) during a run: `record` is what was measured until then."""
+    """Ctrl-C (or SIGTERM) during a run; `record` is the stored run until then."""
 
     def __init__(self, record: RunRecord) -> None:
         super().__init__(record.id)
@@ -54,7 +54,8 @@ class InterruptedRun(KeyboardInterrupt):
 
 
 class BrokenRun(CouldNotRun):
-    """The tool or the server ended early: `record` has what was measured. Exit code 3."""
+    """The early end of the tool or the server; `record` is the stored run until then. Exit code
+    3."""
 
     def __init__(self, record: RunRecord, value: str, rule: str, source: str = "", hint: str = "") -> None:
         super().__init__(value, rule, source, hint)
@@ -66,7 +67,8 @@ class BrokenRun(CouldNotRun):
 
 @dataclass(frozen=True)
 class Second:
-    """A report as it comes. `done`: share of the whole run, 0..1; `phase`: warmup or measure."""
+    """A report of the tool during a run, which ended at `t_s`. `phase`: warmup or measure; `done`:
+    share of the whole run, 0..1."""
 
     t_s: float
     phase: str
@@ -138,7 +140,7 @@ def run(
 
 
 def check_load(seconds: int, warmup_s: int, threads: int, seed: int) -> RunLoad:
-    """Returns the load, with every number within its bounds. Raises InputError."""
+    """Returns the load of a run. Raises InputError for a number out of its bounds."""
     check_whole("seconds", seconds, FEWEST_SECONDS, MAX_SECONDS, refuse)
     check_whole("warmup_s", warmup_s, 0, MAX_SECONDS, refuse)
     check_whole("threads", threads, 1, MAX_THREADS, refuse)
@@ -147,7 +149,8 @@ def check_load(seconds: int, warmup_s: int, threads: int, seed: int) -> RunLoad:
 
 
 def _check_connections(target: Target, threads: int) -> None:
-    """Raises InputError without a connection for each client, and another for the samples."""
+    """Raises InputError if the server allows fewer connections than one for each client and one for
+    the samples."""
     most = target.config.get("max_connections", "")
     if target.address is not None and most.isdigit() and threads + 1 > int(most):
         rule = f"the server takes {most} connections (max_connections), and one is for the samples"
@@ -157,7 +160,8 @@ def _check_connections(target: Target, threads: int) -> None:
 
 @dataclass
 class _Run:
-    """A run and what it collected so far. `folder`: of the store; `private`: removed at the end."""
+    """A run and its measurements so far. `folder`: that of the run in the store; `private`: a
+    folder that is removed at the end."""
 
     benchmark: Benchmark
     target: Target
@@ -166,7 +170,7 @@ class _Run:
     folder: Path
     private: Path
     reports: list[IntervalReport] = field(default_factory=list)
-    # Wall clock at which the tool's time was 0, by each line.
+    # Unix time at which the tool's time was 0, by each of its lines.
     began: list[float] = field(default_factory=list)
     ended: Ended | None = None
     began_unix: float = 0.0
@@ -176,8 +180,8 @@ class _Run:
     samples: Samples = field(init=False)
 
     def measure(self, tell: Callable, on_second: Callable[[Second], None] | None, signals: Interrupts) -> None:
-        """Runs the tool, with samples of server, devices, machine and lab; an interrupt ends it and
-        is noted. `tell` gets share done and step."""
+        """Runs the tool with samples of server, devices, machine and lab, into the fields of this
+        object; an interrupt ends it and sets `interrupted`. `tell` gets share done and step."""
         benchmark, target, all_s = self.benchmark, self.target, self.load.all_s
         command = benchmark.build_command(target, self.load, self.private)
 
@@ -191,8 +195,8 @@ class _Run:
                 phase, done = "measure" if report.end_s > self.load.warmup_s else "warmup", report.end_s / all_s
                 on_second(Second(report.end_s, phase, report.tps, report.qps, report.p95_ms, min(1.0, done)))
 
-        def on_tick(gone: float) -> None:
-            tell(min(1.0, gone / all_s), benchmark.name)
+        def on_tick(elapsed_s: float) -> None:
+            tell(min(1.0, elapsed_s / all_s), benchmark.name)
 
         server = None if target.address is None else target.address.with_database(None)
         lab = None
@@ -220,8 +224,8 @@ class _Run:
             self.began_unix = min(self.began)
 
     def keep(self, store: Store, run_id: str) -> RunRecord:
-        """Puts what was measured into the store and returns its record; raises what ended it
-        early."""
+        """Stores the run and returns its record. Raises InterruptedRun or BrokenRun, with the
+        record, if it ended early; without enough rows nothing is stored."""
         benchmark, document, target = self.benchmark, self.document, self.target
         for name in benchmark.kept_files:
             if (self.private / name).exists():
@@ -316,8 +320,8 @@ def _subtract_latencies(before: Latencies | None, after: Latencies | None) -> di
 
 
 def _verify(benchmark: Benchmark, target: Target) -> list[str]:
-    """Checks the data after the run, and returns what is wrong as sentences; a check that failed is
-    one of them."""
+    """Returns a sentence for each fault of the data after the run, or for a check that could not be
+    made."""
     try:
         return [f"After the run {wrong}." for wrong in benchmark.verify(target)]
     except HeadraceError as error:
@@ -333,12 +337,10 @@ def prepare(
     fresh: bool = False,
     say: Say = stay_silent,
 ) -> bool:
-    """Makes the data where they are missing, and the database; returns whether anything was made.
-
-    `threads`: clients of the run to come. `fresh`: what is there is dropped first. Raises
-    InputError when other data are in the way (without `fresh`), CouldNotRun when they cannot be
-    made; what was half made is then removed.
-    """
+    """Makes the database and the data of a benchmark for a run of `threads` clients, unless they
+    are complete; returns whether data were made. With `fresh` existing data are dropped first.
+    Raises InputError for other data in their place, and CouldNotRun if they cannot be made;
+    incomplete data are then removed."""
     benchmark.check_target(target)
     benchmark.get_tool()
     if target.address is not None:
@@ -350,19 +352,19 @@ def prepare(
     with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
         try:
             benchmark.prepare(target, Path(folder), threads, seed, say)
-            whole = benchmark.is_prepared(target, threads)
+            is_complete = benchmark.is_prepared(target, threads)
         except BaseException:
             _undo(benchmark, target, Path(folder), say)
             raise
-    if not whole:
+    if not is_complete:
         rule = "was prepared, but the data are not there"
         raise InputError(f"{benchmark.name} on {target.label}", rule, "", "Is something else dropping them?")
     return True
 
 
 def _undo(benchmark: Benchmark, target: Target, folder: Path, say: Say) -> None:
-    """Removes half a data set: the next run must not take it for a whole one. On a full volume
-    InnoDB drops a table only when it has purged the undo log of what was rolled back."""
+    """Removes an incomplete data set, in up to UNDO_TRIES attempts: on a full volume InnoDB drops a
+    table only after it has purged the undo log. A final failure is passed to `say`."""
     for tries_remaining in range(UNDO_TRIES - 1, -1, -1):
         try:
             return benchmark.remove_data(target, folder)
@@ -375,7 +377,7 @@ def _undo(benchmark: Benchmark, target: Target, folder: Path, say: Say) -> None:
 
 
 def clean_up(benchmark: Benchmark, target: Target) -> None:
-    """Removes the data. Raises CouldNotRun, InputError."""
+    """Removes the data of a benchmark from a target. Raises CouldNotRun, InputError."""
     benchmark.check_target(target)
     with tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder:
         benchmark.remove_data(target, Path(folder))

@@ -1,4 +1,4 @@
-"""The figures of a run in one row, and what a reader must know before trusting them."""
+"""The summary of a run: its figures, and findings on their validity."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MEANS = (
     "write_wait_ms",
 )
 CAPS = tuple(map(caps.name_column, caps.COUNTED))
-# Less idle than this share of the processors: the clients and the server have all of the machine.
+# With a smaller idle share of the processors the machine limits the run.
 LEAST_IDLE_SHARE = 0.10
 STEAL_SHARE = 0.01  # of the processors (a guess)
 ERROR_SHARE = 0.01  # of the transactions (a guess)
-# Share of the mean latency of the volume: answers this late are felt.
+# Share of the mean wait of I/Os by which late answers are noted.
 LATE_SHARE = 0.10
 COLD_SHARE = 0.5  # of what the cache can hold of the data (a guess)
 
@@ -47,15 +47,15 @@ def compute_figures(series: pl.DataFrame, outcome: ToolOutcome) -> dict[str, flo
     results: dict[str, float | None] = {"seconds": float(part["duration_s"].sum())}
     results |= {
         "tps": mean(part, "tps"),
-        "tps_sd": _apply_figure(partial(np.std, ddof=1), part["tps"], 2),
-        "tps_min": _apply_figure(np.min, part["tps"]),
-        "tps_max": _apply_figure(np.max, part["tps"]),
+        "tps_sd": _compute_statistic(partial(np.std, ddof=1), part["tps"], 2),
+        "tps_min": _compute_statistic(np.min, part["tps"]),
+        "tps_max": _compute_statistic(np.max, part["tps"]),
     }
     results["stall_s"] = float(part.filter(pl.col("tps") == 0)["duration_s"].sum())
     results |= {name: mean(part, name) for name in MEANS}
     results |= dict.fromkeys(SHARES) if outcome.histogram is None else outcome.histogram.summarize()
     results |= {name: outcome.figures.get(name) for name in ("mean_ms", "max_ms", "transactions", "errors")}
-    results["p95_of_seconds_ms"] = _apply_figure(np.median, part["p95_ms"])
+    results["p95_of_seconds_ms"] = _compute_statistic(np.median, part["p95_ms"])
     results |= outcome.figures
     results |= _compute_per_transaction(part)
     results |= {name: mean(part, name) for name in CAPS if name in part.columns}
@@ -80,14 +80,15 @@ def mean(part: pl.DataFrame, name: str) -> float | None:
     return float((rows[name] * rows["duration_s"]).sum()) / length if length else None
 
 
-def _apply_figure(figure: Callable[[np.ndarray], float], column: pl.Series, least: int = 1) -> float | None:
-    """Returns a figure of the values that are not null; None for fewer than `least`."""
+def _compute_statistic(figure: Callable[[np.ndarray], float], column: pl.Series, least: int = 1) -> float | None:
+    """Returns a statistic of the values that are not null; None for fewer than `least`."""
     values = column.drop_nulls().to_numpy()
     return float(figure(values)) if len(values) >= least else None
 
 
 def _compute_per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
-    """Returns I/Os and KiB a transaction: sums over sums, of rows that have both."""
+    """Returns I/Os and KiB a transaction: sums over the rows that have both; None without
+    transactions."""
     results: dict[str, float | None] = {}
     for name, column, factor in (
         ("reads_per_transaction", "read_iops", 1.0),
@@ -125,8 +126,8 @@ def classify_start(samples: Samples, target: Target, data_gib: float | None) -> 
 def list_findings(
     document: dict, series: pl.DataFrame, samples: Samples, failure: HeadraceError | None, interrupted: bool
 ) -> list[str]:
-    """Returns sentences about what a reader must know of the run, the gravest first. `failure`:
-    what ended it early, None: nothing did."""
+    """Returns sentences on an early end, missing and doubtful figures of a run, the gravest first.
+    `failure` is the error that ended it early, None: no error did."""
     part = series.filter(pl.col("phase") == "measure")
     load = document["load"]
     sentences = []
@@ -151,11 +152,9 @@ def list_findings(
 
 
 def compute_idle_share(environment: dict, idle: float | None, waiting: float | None) -> float | None:
-    """Returns the idle share (0..1) of the processors that a run may use (cpuset, taskset), of idle
-    and waiting processors on average; None where nobody counted.
-
-    The kernel's figures are of all processors: those that the run may not use are taken for idle,
-    so what others do on them is taken for the run's own.
+    """Returns the idle share (0..1) of the processors that a run may use (cpuset, taskset) from the
+    mean number of idle and waiting processors; None if they were not counted. Processors that the
+    run may not use are taken for idle, so the work of others on them counts as the run's.
     """
     if idle is None:
         return None

@@ -1,10 +1,9 @@
-"""One time line: the benchmark's reports, device counters, server status, the host, and the lab's
-own figures, a row a second.
+"""The time line of a run, a row a second: the benchmark's reports, device counters, server status,
+the host, and the lab's own figures.
 
-A row is the interval of a report of the tool; its place on the wall clock is known from when its
-lines came: the least delay of them all is taken for none. Counters were sampled at whole seconds,
-so their value at the edges of a row is interpolated, and a rate is the difference over the row's
-length: nothing is counted twice or lost.
+A row is the interval of a report of the tool; its Unix time follows from when its lines came, the
+least delay of which is taken for none. Counters were sampled at whole seconds, so their value at
+the edges of a row is interpolated, and a rate is the difference over the row's length.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ innodb_row_lock_current_waits
 STATUS_LEVELS = tuple(_STATUS_LEVELS.split())
 HOST_TIMES = ("user_s", "system_s", "iowait_s", "idle_s", "steal_s")
 LAB_PERCENTILES = ("read_p50_us", "read_p99_us", "write_p50_us", "write_p99_us", "late_p99_us")
-# A sample or two may be late; over a longer hole nothing is made up.
+# Longest gap between samples that is interpolated: a sample or two may be late.
 LONGEST_GAP_S = 3.5
-# Beyond the first and last sample nothing is known; so little moves a rate over a second by 5 % at
+# Time beyond the first and last sample that is tolerated: it changes a rate over a second by 5 % at
 # most.
 END_SLACK_S = 0.05
 
@@ -83,7 +82,7 @@ def make_empty_rows(seconds: float, began_unix: float, warmup_s: float) -> pl.Da
 
 
 def join_samples(frame: pl.DataFrame, samples: Samples) -> pl.DataFrame:
-    """Returns rows with what was sampled; null where a source does not cover the row."""
+    """Returns the rows with figures of all samples, null in rows that a source does not cover."""
     edges = _compute_edges(frame)
     columns: dict[str, np.ndarray] = {}
     columns |= _compute_disk_figures(samples.disk, edges)
@@ -115,37 +114,35 @@ def _interpolate(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> np
     return result
 
 
-def _anchor(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the samples with one more where the load began and one where it ended: a load begins
-    between two samples, and a straight line between them would spread its first second over the
-    rest before. There the counter is where it was going until then; what a restart hides is left
-    alone."""
+def _add_load_edges(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the samples of a counter with one added at the start and one at the end of the load,
+    extrapolated from outside of it: a load begins between two samples, and a line between them
+    would spread its first second over the time before. Unchanged if the counter was reset."""
     if not len(edges) or not np.isfinite(values).all() or (np.diff(values) < 0).any():
         return times, values
     begin, finish = edges[0, 0], edges[-1, 1]
     before, after = times < begin, times > finish
-    for chosen, at in ((np.flatnonzero(before)[-2:], begin), (np.flatnonzero(after)[:2], finish)):
-        if len(chosen) == 2:
-            (t1, t2), (v1, v2) = times[chosen], values[chosen]
-            nearest = (t2, v2) if at == begin else (t1, v1)
-            place = int(np.searchsorted(times, at))
-            # Work from before may end at that moment too: the counter is never beyond its next
-            # sample.
+    for nearest_two, edge_s in ((np.flatnonzero(before)[-2:], begin), (np.flatnonzero(after)[:2], finish)):
+        if len(nearest_two) == 2:
+            (t1, t2), (v1, v2) = times[nearest_two], values[nearest_two]
+            nearest = (t2, v2) if edge_s == begin else (t1, v1)
+            index = int(np.searchsorted(times, edge_s))
+            # Earlier work may end at the same time: the value stays between both samples.
             value = float(
-                np.clip(nearest[1] + (v2 - v1) / (t2 - t1) * (at - nearest[0]), values[place - 1], values[place])
+                np.clip(nearest[1] + (v2 - v1) / (t2 - t1) * (edge_s - nearest[0]), values[index - 1], values[index])
             )
-            times, values = np.insert(times, place, at), np.insert(values, place, value)
+            times, values = np.insert(times, index, edge_s), np.insert(values, index, value)
     return times, values
 
 
 def _compute_rate(times: np.ndarray, values: np.ndarray, edges: np.ndarray, wraps: bool = False) -> np.ndarray:
-    """Returns a cumulative counter as a rate a second; NaN where it started over. `wraps`: it is of
-    32 bits and overflows."""
+    """Returns the rate a second of a cumulative counter in each row; NaN if it was reset in the
+    row. With `wraps` it has 32 bits and overflows."""
     values = values.astype(float)
     steps = np.diff(values)
     if wraps:
         values = values + WRAP * np.concatenate([[0.0], np.cumsum(np.where(steps < -WRAP / 2, 1.0, 0.0))])
-    ends = _interpolate(*_anchor(times, values, edges), edges)
+    ends = _interpolate(*_add_load_edges(times, values, edges), edges)
     rate = (ends[:, 1] - ends[:, 0]) / (edges[:, 1] - edges[:, 0])
     # A restart between the edges: the counter fell.
     for place in np.flatnonzero(np.diff(values) < 0):

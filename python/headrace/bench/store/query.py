@@ -1,5 +1,4 @@
-"""DuckDB over the run store: tables `runs`, `series`, `percentiles`, read from the files as they
-are.
+"""SQL over the run store by DuckDB, on its files: tables `runs`, `series`, `percentiles`.
 
 runs         a row a run: what was run on what, and every figure of the summary
 series       the time lines of all runs, with a column `run`
@@ -57,7 +56,8 @@ def connect(store: Store, runs: Sequence[RunRecord] | None = None):
 
 
 def lock(connection: DuckDBPyConnection) -> None:
-    """Closes the connection to files outside the store, so that no statement opens them."""
+    """Forbids statements of the connection to open files outside the allowed folders, or to change
+    its settings."""
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 

@@ -8,8 +8,7 @@
              RUN.toml, *.csv      the same for `headrace calibrate`
              raw/                 the tool's own output
 
-A run is written into a folder with another name and renamed when it is whole, so what has an id is
-whole.
+A run is written into a folder with another name, which is renamed when the run is complete.
 """
 
 from __future__ import annotations
@@ -79,14 +78,14 @@ def get_default_store() -> Path:
 
 
 class Store:
-    """`folder` None: the default store. Nothing is made before the first run."""
+    """A run store in `folder` (None: the default store), which the first run makes."""
 
     def __init__(self, folder: str | os.PathLike | None = None) -> None:
         self.folder = get_default_store() if folder is None else Path(folder).absolute()
 
     def begin(self, label: str) -> tuple[str, Path]:
-        """Returns (id of a new run, the folder to fill). Raises CouldNotRun when it cannot be
-        written there, or little space is left."""
+        """Makes the folder of a new run and returns the run's id and this folder, to be filled.
+        Raises CouldNotRun if it cannot be written, or little space is left."""
         word = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")[:60] or "run"
         name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{word}-{secrets.token_hex(2)}"
         folder = self.folder / f"{UNFINISHED}{name}"
@@ -101,8 +100,8 @@ class Store:
         return name, folder
 
     def finish(self, name: str, folder: Path, document: dict) -> RunRecord:
-        """Writes run.json and gives the run its name. Raises CouldNotRun; the folder then keeps its
-        other name."""
+        """Writes run.json, renames the folder of `begin` to the run's id, and returns the run.
+        Raises CouldNotRun; the folder then keeps its temporary name."""
         document = {"format": FORMAT, "version": VERSION, "id": name, **document}
         try:
             write_whole(folder / RUN_FILE, encode_json(document))
@@ -113,11 +112,11 @@ class Store:
         return self.open(name)
 
     def drop(self, folder: Path) -> None:
-        """Removes what `begin` made."""
+        """Removes a folder of `begin`."""
         shutil.rmtree(folder, ignore_errors=True)
 
     def list_ids(self) -> list[str]:
-        """Returns all runs, the oldest first."""
+        """Returns the ids of all runs, the oldest first. Raises CouldNotRun."""
         try:
             return sorted(name for name in os.listdir(self.folder) if ID.match(name))
         except FileNotFoundError:
@@ -131,27 +130,27 @@ class Store:
         return sorted(self.folder.glob(f"{UNFINISHED}*")) if self.folder.is_dir() else []
 
     def resolve(self, text: str) -> str:
-        """Returns the id meant: an id, `latest`, `latest~1` (the run before), or the end or
-        beginning of an id. Raises InputError."""
-        every = self.list_ids()
-        if not every:
+        """Returns the id of a run by its id, `latest`, `latest~1` (the run before), or the
+        beginning or end of its id. Raises InputError."""
+        ids = self.list_ids()
+        if not ids:
             raise refuse.input(str(self.folder), "has no runs", "headrace bench run makes one.")
         latest = re.fullmatch(r"latest(?:~(\d{1,6}))?", text, re.ASCII)
         if latest:
             back = int(latest[1] or 0)
-            if back >= len(every):
-                raise InputError(text, f"there are {len(every)} runs", "", "headrace bench list")
-            return every[-1 - back]
-        if text in every:
+            if back >= len(ids):
+                raise InputError(text, f"there are {len(ids)} runs", "", "headrace bench list")
+            return ids[-1 - back]
+        if text in ids:
             return text
-        matches = [name for name in every if len(text) >= 4 and (name.endswith(text) or name.startswith(text))]
+        matches = [name for name in ids if len(text) >= 4 and (name.endswith(text) or name.startswith(text))]
         if len(matches) == 1:
             return matches[0]
         if matches:
             rule = f"{len(matches)} runs have it in their id: {', '.join(matches[:4])}"
             raise InputError(text, rule, "", "Give more of it.")
         rule = "is not a run of this store"
-        raise InputError(text[:80], rule, str(self.folder), suggest_nearest(text, every) or "headrace bench list")
+        raise InputError(text[:80], rule, str(self.folder), suggest_nearest(text, ids) or "headrace bench list")
 
     def open(self, text: str) -> RunRecord:
         """Returns a run by its id, or as `resolve` takes it. Raises InputError, CouldNotRun."""
@@ -162,7 +161,7 @@ class Store:
         )
 
     def list_runs(self) -> list[RunRecord]:
-        """Returns all runs, the oldest first; a damaged run is left out (see `damaged`)."""
+        """Returns all runs, the oldest first, without damaged ones (see `list_damaged`)."""
         records = []
         for name in self.list_ids():
             try:
@@ -196,7 +195,8 @@ def encode_json(document: dict) -> bytes:
 
 
 def read_run(path: Path) -> dict:
-    """Reads and checks run.json. Raises InputError when it is none, CouldNotRun if unreadable."""
+    """Returns the document of a run.json. Raises InputError if it is another file or damaged, and
+    CouldNotRun if it cannot be read."""
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_RUN_BYTES + 1)
@@ -239,7 +239,7 @@ def read_parquet(path: Path) -> pl.DataFrame:
 
 
 def write_parquet(frame: pl.DataFrame, path: Path) -> None:
-    """Writes a frame, with its bytes on disk. Raises CouldNotRun."""
+    """Writes a frame as Parquet. Raises CouldNotRun."""
     try:
         frame.write_parquet(path, compression="zstd")
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -248,5 +248,5 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
 
 
 def write_now() -> str:
-    """Returns this moment in UTC, ISO 8601 with seconds."""
+    """Returns the current time in UTC as ISO 8601 text with seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,5 +1,5 @@
-"""Contradictions between what a description says and what its files hold: each is refused, with
-both figures.
+"""Compares a run description with the contents of its files: contradictions are refused, doubts are
+noted as findings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.observe.series import DOC, RunFinding
 RULES = f"{DOC}, Contradictions"
 # Clients that finish first leave reports of fewer threads at the very end; a few report intervals
 # at most.
-MOST_ENDING_ROWS = 30
+MAX_ENDING_ROWS = 30
 LENGTH_SLACK_S = 10.0  # sysbench stops late under load; a guess
 LENGTH_SLACK_SHARE = 0.02  # the same of long runs; a guess
 # Markov: at most one in 20 can be above 20 times the mean, so p95 <= 20 x mean, whatever the
@@ -52,18 +52,16 @@ LEAST_QUERIES = 0.98
 
 
 def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool]:
-    """Returns a list with a value per row, true for those at the end in which clients had already
-    left.
-
-    Raises InputError for any other difference from the described number.
-    """
+    """Returns a list with a value per row, true for the rows at the end in which clients had
+    already left, and adds a finding on them to `rows`. Raises InputError if the number of threads
+    differs from the described one in another row."""
     threads, count = rows.threads, len(rows.threads)
     for where, value in zip(rows.where, threads, strict=True):
         if not math.isnan(value) and value != int(value):
             hint = "The line is damaged: take it out."
             raise recording.make_error(where, f"threads = {value:g}", "must be a whole number", hint, DOC)
     end = count
-    while end > 0 and count - end < MOST_ENDING_ROWS and threads[end - 1] < described:
+    while end > 0 and count - end < MAX_ENDING_ROWS and threads[end - 1] < described:
         end -= 1
     for where, value in zip(rows.where[: max(end, 1)], threads, strict=False):
         if not math.isnan(value) and value != described:
@@ -79,7 +77,8 @@ def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool
 
 
 def check_length(recording: Recording, rows: Rows, seconds: float | None) -> None:
-    """Checks the file's last second against `seconds`. Raises InputError."""
+    """Raises InputError if the last row of a file does not end near `seconds`, the described
+    length (None: not checked)."""
     last = rows.t_s[-1]
     if (
         seconds is not None
@@ -92,8 +91,9 @@ def check_length(recording: Recording, rows: Rows, seconds: float | None) -> Non
 
 
 def check_rates(recording: Recording, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
-    """Checks threads, tps, qps and p95 (ms) against each other: a closed loop keeps `threads`
-    transactions in flight (Little's law). Raises InputError."""
+    """Raises InputError if the medians of tps, qps and p95 (ms) contradict each other: a closed
+    load keeps `threads` transactions in flight (Little's law). Adds a finding to `findings` if the
+    queries of a transaction are unusual for the benchmark."""
     busy = series.filter((pl.col("tps") > 0) & ~pl.col("stall") & ~pl.col("suspect"))
     tps, qps, p95 = (compute_median(busy[name]) for name in ("tps", "qps", "p95_ms"))
     if tps is None:
@@ -116,7 +116,8 @@ def check_rates(recording: Recording, series: pl.DataFrame, described: Descripti
 
 
 def _check_queries(queries: float, described: Description, findings: list[RunFinding]) -> None:
-    """Notes queries a transaction that the described benchmark does not make."""
+    """Adds a finding if the described benchmark does not make this number of queries a
+    transaction."""
     benchmark = described.benchmark
     usual = QUERIES.get(benchmark.script or "")
     if usual and not 0.8 * usual <= queries <= 1.25 * usual:
@@ -129,25 +130,26 @@ def _check_queries(queries: float, described: Description, findings: list[RunFin
 
 
 def check_caps(name: str, tool: str, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
-    """Checks measured I/Os and MiB a second against what the storage could give on that day on that
-    instance: data and log volumes, where the figures can be of both. Raises InputError."""
+    """Compares the medians of I/Os and MiB a second with what the storage gave on the day of the
+    run on its instance (with the log's volumes, if the figures can be of both). Adds a finding to
+    `findings` if they are above it; raises InputError if they are far above."""
     caps, log = described.caps, described.log_caps
     host_wide = tool == "vmstat"
     if not (host_wide or tool == "disk" or "+" in (described.files.device or "")):
         log = None
     iops = compute_median(series["read_iops"] + series["write_iops"])
     mib_s = compute_median(series["read_mib_s"] + series["write_mib_s"])
-    places = [caps, log] if log else [caps]
-    most_iops = sum(place.iops_burst + place.reads_iops for place in places)
-    most_mib_s = sum(place.mib_s_burst + place.reads_mib_s for place in places)
-    for value, most, far, unit in (
+    volumes = [caps, log] if log else [caps]
+    most_iops = sum(volume.iops_burst + volume.reads_iops for volume in volumes)
+    most_mib_s = sum(volume.mib_s_burst + volume.reads_mib_s for volume in volumes)
+    for value, most, refused_ratio, unit in (
         (iops, most_iops, FAR_ABOVE_IOPS, "IOPS"),
         (mib_s, most_mib_s, FAR_ABOVE_HOST if host_wide else FAR_ABOVE_MIB_S, "MiB/s"),
     ):
         if value is None or value <= ABOVE * most:
             continue
         on = f" on {described.instance}" if described.instance else ""
-        if value > far * most:
+        if value > refused_ratio * most:
             rule = f"storage {described.storage}{on} gives at most {most:,.0f} {unit} on {described.as_of}"
             hint = "Check storage, as_of, instance, the device, and whether it is the same run."
             raise InputError(
@@ -161,13 +163,14 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
 
 
 def compute_median(values: pl.Series) -> float | None:
-    """Returns the median of what was measured; None where nothing was."""
+    """Returns the median of the values that are not null; None if all are."""
     figures = values.drop_nulls().to_list()
     return float(statistics.median(figures)) if figures else None
 
 
 def check_pool(name: str, status: Status, described: Description) -> None:
-    """Checks InnoDB's own count of pages against `cache_gib`. Raises InputError."""
+    """Raises InputError if InnoDB's count of pages in its pool differs from the described
+    `cache_gib`."""
     if described.engine != "innodb" or not status.pages_total:
         return
     pool_gib = status.pages_total * status.page_bytes / 2**30
@@ -178,8 +181,8 @@ def check_pool(name: str, status: Status, described: Description) -> None:
 
 
 def check_commits(name: str, status: pl.DataFrame, series: pl.DataFrame, findings: list[RunFinding]) -> None:
-    """Compares commits of the server with transactions of the benchmark: other clients show
-    here."""
+    """Adds a finding if the server's commits a second differ from the benchmark's tps, as with
+    other clients at work."""
     if "com_commit_per_s" not in status.columns:
         return
     commits, tps = (rates.drop_nulls().to_numpy() for rates in (status["com_commit_per_s"], series["tps"]))

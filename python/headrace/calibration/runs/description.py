@@ -1,6 +1,5 @@
-"""RUN.toml: its keys and their rules.
-
-A description that comes out has passed every rule that needs no measured file.
+"""RUN.toml: its keys and their rules. `check_description` applies every rule that needs no measured
+file.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPA
 from headrace.workload.unexplained import find_core_speed
 
 FORMAT = "headrace-run"
-HEAD = ("format", "version")  # keys that are checked before
+HEAD = ("format", "version")  # checked by parse_toml
 VERSION = 1  # of the format; no other has been written yet
 MAX_TOML_BYTES = 1024 * 1024  # a description has a few KB; ours
 GIB_PER_GB = 1e9 / GIB  # decimal gigabytes
@@ -156,9 +155,8 @@ class RunFile(DocumentTable, kw_only=True):
 
 @dataclass(frozen=True)
 class Files:
-    """The [files] table.
-
-    Intervals in seconds where the file does not tell; `clock_start`: the moment t_s is 0.
+    """The [files] table, checked. `paths` and `intervals` (seconds, if a file has no times) are by
+    the keys of the files, `columns` by those of a row; `clock_start` is the time at which t_s is 0.
     """
 
     paths: dict[str, Path]
@@ -182,28 +180,26 @@ class Description(RunFacts):
 
 
 def check_description(document: dict, folder: Path) -> Description:
-    """Checks every key of the document by its rule; paths become relative to `folder`.
-
-    Raises InputError.
-    """
-    of_machine = MachineKeys.__struct_fields__
-    rest = {key: value for key, value in document.items() if key not in (*HEAD, *of_machine)}
-    read = convert(rest, RunFile, source=DOC, where="a run description")
-    keys = {key: value for key, value in document.items() if key in of_machine}
+    """Returns the description in a parsed RUN.toml, with its paths below `folder`. Raises
+    InputError for the first key that breaks a rule."""
+    machine_keys = MachineKeys.__struct_fields__
+    rest = {key: value for key, value in document.items() if key not in (*HEAD, *machine_keys)}
+    table = convert(rest, RunFile, source=DOC, where="a run description")
+    keys = {key: value for key, value in document.items() if key in machine_keys}
     machine = convert(keys, MachineKeys, source=DOC, where="a run description")
-    engine, instance = read.engine, read.instance
-    version, flavor = check_version(read.engine_version, read.flavor, engine)
-    as_of = _parse_day(read.as_of)
-    cache_gib = _convert_size(read.cache_gib, read.cache_gb, "cache")
+    engine, instance = table.engine, table.instance
+    version, flavor = check_version(table.engine_version, table.flavor, engine)
+    as_of = _parse_day(table.as_of)
+    cache_gib = _convert_size(table.cache_gib, table.cache_gb, "cache")
     if cache_gib is None:
         raise refuse.input("cache_gib is missing", EXACTLY_ONE.format("cache"))
-    storage, caps, host = check_storage("storage", read.storage, as_of, instance)
+    storage, caps, host = check_storage("storage", table.storage, as_of, instance)
     log_storage = log_caps = None
-    if read.log_storage is not None:
-        log_storage, log_caps, _ = check_storage("log_storage", read.log_storage, as_of, instance)
-    settings = check_settings(read.settings, engine)
+    if table.log_storage is not None:
+        log_storage, log_caps, _ = check_storage("log_storage", table.log_storage, as_of, instance)
+    settings = check_settings(table.settings, engine)
     _check_against_instance(host, cache_gib, settings)
-    benchmark = _check_benchmark(read.benchmark)
+    benchmark = _check_benchmark(table.benchmark)
     if benchmark.name == "hammerdb-tprocc" and engine != "innodb":
         hint = 'Say name = "own" with data_gib.'
         raise refuse.input(f"engine = {engine!r} with hammerdb-tprocc", "its standard is of InnoDB alone", hint)
@@ -212,7 +208,7 @@ def check_description(document: dict, folder: Path) -> Description:
         hint = "data_gib is what the data take on disk, in GiB; data_gb takes decimal GB."
         raise refuse.input(f"benchmark.data_gib = {benchmark.data_gib:g}", rule, hint)
     return Description(
-        name=check_name(read.name),
+        name=check_name(table.name),
         engine=engine,
         engine_version=version,
         flavor=flavor,
@@ -221,17 +217,17 @@ def check_description(document: dict, folder: Path) -> Description:
         as_of=as_of,
         instance=instance,
         cache_gib=cache_gib,
-        threads=read.threads,
-        start=read.start,
-        seconds=read.seconds,
+        threads=table.threads,
+        start=table.start,
+        seconds=table.seconds,
         benchmark=benchmark,
         settings=settings,
-        caveats=tuple(read.caveats),
+        caveats=tuple(table.caveats),
         caps=caps,
         log_caps=log_caps,
-        files=_check_files(read.files, folder),
-        p95_ms=read.p95_ms,
-        start_balance_percent=read.start_balance_percent,
+        files=_check_files(table.files, folder),
+        p95_ms=table.p95_ms,
+        start_balance_percent=table.start_balance_percent,
         machine=RunMachine(
             core_speed=_choose_speed(machine, instance, as_of),
             alone_faster=_find_alone_faster(machine),
@@ -259,7 +255,8 @@ def _choose_speed(read: MachineKeys, instance: str | None, as_of: date) -> float
 
 
 def _find_alone_faster(read: MachineKeys) -> float | None:
-    """Returns the clock of a core alone over that of all, where a processor is described."""
+    """Returns the clock of a core that works alone over that of all cores at work; None if no
+    processor is described."""
     if read.processor is None or read.clock_ghz is None:
         return None
     with translate_core_errors():
@@ -267,7 +264,8 @@ def _find_alone_faster(read: MachineKeys) -> float | None:
 
 
 def _check_against_instance(host: core.Instance | None, cache_gib: float, settings: dict) -> None:
-    """Refuses a cache or processors that the instance does not have. Raises InputError."""
+    """Raises InputError if the instance has less memory than the cache, or fewer virtual CPUs than
+    described."""
     if host is None:
         return
     name, hint = host["instance_type"], "Check cache and instance; cache_gb takes decimal GB."
@@ -277,10 +275,14 @@ def _check_against_instance(host: core.Instance | None, cache_gib: float, settin
 
 
 def _check_benchmark(table: dict) -> BenchmarkLoad:
-    """Checks [benchmark]: its keys depend on the benchmark, and on the distribution of its rows."""
-    of_any = {name for ranges in DISTRIBUTIONS.values() for name in ranges}
+    """Returns the load in [benchmark], whose keys depend on the benchmark and the distribution of
+    its accesses. Raises InputError."""
+    distribution_keys = {name for ranges in DISTRIBUTIONS.values() for name in ranges}
     read = convert(
-        {key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark"
+        {key: value for key, value in table.items() if key not in distribution_keys},
+        _Benchmark,
+        source=DOC,
+        at="benchmark",
     )
     ranges: dict[str, tuple[float, float, float]] = {}
     script = distribution = None
@@ -314,7 +316,7 @@ def _check_benchmark(table: dict) -> BenchmarkLoad:
 
 
 def _check_files(read: FilesTable, folder: Path) -> Files:
-    """Checks [files]: which keys need which others. Raises InputError."""
+    """Returns the checked [files]. Raises InputError if a key is missing or contradicts another."""
     if read.sysbench is None and read.status is None:
         rule = "the benchmark's reports, or samples of the server (files.status), are needed"
         hint = "Without a benchmark record SHOW GLOBAL STATUS: headrace workload capture does."
@@ -371,7 +373,7 @@ def _parse_day(value: object) -> date:
 
 
 def _convert_size(gib: float | None, gb: float | None, what: str) -> float | None:
-    """Returns the one size that is given, in GiB; None where neither is."""
+    """Returns the given size in GiB; None without either. Raises InputError for both."""
     if gib is not None and gb is not None:
         raise refuse.input(f"{what}_gib and {what}_gb", EXACTLY_ONE.format(what.rpartition(".")[2]))
     return gib if gb is None else gb * GIB_PER_GB

@@ -32,7 +32,7 @@ from headrace.observe.run_files.disk import read_disk
 from headrace.observe.run_storage import note_late_day
 from headrace.observe.series import RunFinding, TimeSeries, open_text, refuse
 
-# In this order: of several, the first gives the figures.
+# Kinds of disk files; if a run has several, the first of this order gives the figures.
 DISK_KEYS = ("disk", "iostat", "vmstat")
 DISK_COLUMNS = ("read_iops", "write_iops", "read_mib_s", "write_mib_s")
 # vmstat sees all disks: with less than this share of iostat's bytes the two are not of one run.
@@ -40,10 +40,8 @@ LEAST_HOST_SHARE = 0.8
 
 
 def load_run(path: str | os.PathLike) -> Run:
-    """Loads the run described in a TOML file, with the files it names.
-
-    Raises InputError (exit code 2) or CouldNotRun (3).
-    """
+    """Loads the run described in a TOML file, with the files it names. Raises InputError (exit code
+    2) or CouldNotRun (3)."""
     path = make_path(path)
     content = read_bytes(path, MAX_TOML_BYTES)
     try:
@@ -58,10 +56,16 @@ def load_run(path: str | os.PathLike) -> Run:
 def _load(described: Description) -> Run:
     """Reads the files of a described run, aligns and checks them. Raises InputError, and
     CouldNotRun where a file cannot be read."""
-    findings = _note_description(described)
-    read = _read_benchmark(described) if "sysbench" in described.files.paths else _read_server(described, findings)
-    recording, rows, files = read.recording, read.rows, {read.key: (read.recording.name, read.recording.sha256)}
-    recording.text = ""  # read once, not kept with the columns
+    findings = _list_description_findings(described)
+    transactions = (
+        _read_benchmark(described) if "sysbench" in described.files.paths else _read_server_samples(described, findings)
+    )
+    recording, rows, files = (
+        transactions.recording,
+        transactions.rows,
+        {transactions.key: (transactions.recording.name, transactions.recording.sha256)},
+    )
+    recording.text = ""  # releases memory: its columns are in `rows`
     ending = check_threads(recording, rows, described.threads)
     check_length(recording, rows, described.seconds)
     series = _build_frame(rows, ending, described.threads)
@@ -74,10 +78,13 @@ def _load(described: Description) -> Run:
     check_rates(recording, series, described, findings)
     for key in [key for key in DISK_KEYS if key in disks][:1]:
         check_caps(disks[key].name, key, series, described, findings)
-    if read.status is None:
+    if transactions.status is None:
         frame, first_free_share = _read_status(described, series, rows.interval_s, clock_s, files, findings)
     else:
-        frame, first_free_share = status.build_frame(read.status.series, 0.0), read.status.first_free_share
+        frame, first_free_share = (
+            status.build_frame(transactions.status.series, 0.0),
+            transactions.status.first_free_share,
+        )
     check_start(series.with_columns(pl.col("suspect") | pl.col("_outlier")), described, first_free_share, findings)
     series = finish_rows(series, findings).select(pl.col(name).cast(kind) for name, kind in SERIES_COLUMNS.items())
     if described.p95_ms is None:
@@ -86,8 +93,9 @@ def _load(described: Description) -> Run:
     return _build_run(described, files, rows.interval_s, series, frame, findings, log_rates)
 
 
-def _note_description(described: Description) -> list[RunFinding]:
-    """Returns what stands out in the description alone."""
+def _list_description_findings(described: Description) -> list[RunFinding]:
+    """Returns findings on the description alone: a day after the catalog's, data that fit into the
+    cache."""
     findings: list[RunFinding] = []
     later = note_late_day(described.as_of)
     if later:
@@ -103,9 +111,9 @@ def _note_description(described: Description) -> list[RunFinding]:
 
 
 @dataclass
-class _Read:
-    """Transactions of a run as they were read: files.`key`, its rows, and the server's samples if
-    the rows come from those."""
+class _Transactions:
+    """The transactions of a run: the `key` of their file in [files], its content and rows, and the
+    server's samples if the rows were made from those."""
 
     key: str
     recording: Recording
@@ -113,18 +121,19 @@ class _Read:
     status: status.Status | None = None
 
 
-def _read_benchmark(described: Description) -> _Read:
+def _read_benchmark(described: Description) -> _Transactions:
     """Reads the transactions from the benchmark's reports."""
     recording = open_text(described.files.paths["sysbench"])
-    return _Read(
+    return _Transactions(
         "sysbench",
         recording,
         sysbench.parse(recording, described.files.columns, described.files.intervals.get("sysbench")),
     )
 
 
-def _read_server(described: Description, findings: list[RunFinding]) -> _Read:
-    """Reads the transactions from samples of the server. Raises InputError."""
+def _read_server_samples(described: Description, findings: list[RunFinding]) -> _Transactions:
+    """Reads the transactions from samples of the server, adding to `findings`. Raises
+    InputError."""
     files = described.files
     for key, given in (("columns", files.columns), ("interval_s", files.intervals.get("sysbench"))):
         if given:
@@ -133,7 +142,7 @@ def _read_server(described: Description, findings: list[RunFinding]) -> _Read:
     samples = status.parse(recording, files.status_relative, files.intervals.get("status"), None, 1.0, findings)
     status.check_engine(samples, described.engine, recording.name)
     check_pool(recording.name, samples, described)
-    return _Read("status", recording, server.build_rows(recording, samples, files), samples)
+    return _Transactions("status", recording, server.build_rows(recording, samples, files), samples)
 
 
 def _build_run(
@@ -145,19 +154,20 @@ def _build_run(
     findings: list[RunFinding],
     log_rates: LogRates | None,
 ) -> Run:
-    """Joins what was described and what was read. `interval_s`: of a row, seconds; `frame`:
-    counters of the server, None without a status file."""
+    """Returns the run of a description and its measurements. `interval_s` is the length of a row;
+    `frame` has the server's counters, None without a status file."""
     given = {fact.name: getattr(described, fact.name) for fact in fields(RunFacts)}
     read = {"files": files, "interval_s": interval_s, "series": series, "status": frame, "log_rates": log_rates}
     return Run(**given, **read, findings=tuple(findings))
 
 
 def _read_log_rates(described: Description, series: pl.DataFrame, clock_s: float | None) -> LogRates | None:
-    """Averages what the log's own volume did during the run. Raises InputError."""
+    """Returns the mean rates of the log's own volume during the run; None if no device of it is
+    described. Raises InputError."""
     device = described.files.log_device
     if device is None:
         return None
-    # Gaps and alignment are those of the data's devices, in the same file: said already.
+    # Gaps and alignment are those of the data's devices, which `_add_disks` has noted.
     read = read_counters(described.files.paths["disk"], device, [])
     offset = align.find_offset(read, "write_iops", series, clock_s, [])
     rows = align.resample_series(read, offset, series["t_s"].to_list(), series["duration_s"].to_list())
@@ -194,7 +204,8 @@ def _build_frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.Da
 def _read_disks(
     described: Description, series: pl.DataFrame, row_s: float, findings: list[RunFinding]
 ) -> dict[str, TimeSeries]:
-    """Reads the files of disks, by key, each on its own time axis."""
+    """Returns the series of each disk file by key, each on its own time axis; `row_s` is the length
+    of a row of the run. Adds to `findings`."""
     span_s = series["t_s"][-1] + row_s - series["t_s"][0]
     disks = {}
     if "disk" in described.files.paths:
@@ -211,7 +222,9 @@ def _read_disks(
 def _add_disks(
     series: pl.DataFrame, disks: dict[str, TimeSeries], clock_s: float | None, findings: list[RunFinding]
 ) -> pl.DataFrame:
-    """Returns the series with the figures of disks on its rows, null where they do not reach."""
+    """Returns the series with the figures of the first disk file, null in rows that it does not
+    cover, and the busy share of the processors if a file has it and the series has not. Adds gaps,
+    alignments and contradictions to `findings`; raises InputError if a file is of another time."""
     starts, durations = series["t_s"].to_list(), series["duration_s"].to_list()
     measured = {}
     for key, disk in disks.items():
@@ -227,8 +240,7 @@ def _add_disks(
     series = series.with_columns(
         pl.Series(name, taken.get(name, [None] * series.height), dtype=pl.Float64) for name in DISK_COLUMNS
     )
-    # Processors are in every file but the counters of disks: the first that has them tells, where
-    # they do not stand with the transactions.
+    # Every disk file but counters of devices has the processors: the first one counts.
     busy = next((columns["busy_share"] for columns in measured.values() if "busy_share" in columns), None)
     if busy is not None and not series["busy_share"].count():
         series = series.with_columns(pl.Series("busy_share", busy, dtype=pl.Float64))
@@ -247,7 +259,8 @@ def _add_disks(
 
 
 def _compare_disks(used: list[str], measured: dict[str, dict], findings: list[RunFinding]) -> None:
-    """Notes which file gives the figures where several are there, and whether they fit."""
+    """Adds a finding that says which of several disk files gives the figures, and whether vmstat's
+    bytes contradict them."""
     total = {
         key: sum(value or 0.0 for name in ("read_mib_s", "write_mib_s") for value in columns[name])
         for key, columns in measured.items()
@@ -270,13 +283,13 @@ def _read_status(
     files: dict,
     findings: list[RunFinding],
 ) -> tuple[pl.DataFrame | None, float | None]:
-    """Returns the server's samples on the run's time axis, and the free share of the pool at the
-    first of them; None where there are none."""
+    """Returns the server's counters on the run's time axis, and the free share of the pool at the
+    start; None for each that is missing. Adds the file to `files` and doubts to `findings`."""
     if "status" not in described.files.paths:
         return None, None
     recording = open_text(described.files.paths["status"])
     span_s = series["t_s"][-1] + row_s - series["t_s"][0]
-    intervals, before = described.files.intervals, len(findings)
+    intervals, count_before = described.files.intervals, len(findings)
     samples = status.parse(recording, described.files.status_relative, intervals.get("status"), span_s, row_s, findings)
     files["status"] = (recording.name, recording.sha256)
     status.check_engine(samples, described.engine, recording.name)
@@ -289,10 +302,8 @@ def _read_status(
         raise refuse.input(f"{recording.name}: no counter with a rate or a level", "is left of it", hint)
     offset = align.find_offset(samples.series, reference, series, clock_s, findings)
     # Places found in the file's own time move to the run's.
-    findings[before:] = [finding.shift_clock(offset) for finding in findings[before:]]
+    findings[count_before:] = [finding.shift_clock(offset) for finding in findings[count_before:]]
     frame = status.build_frame(samples.series, offset)
     check_commits(recording.name, frame, series, findings)
-    early = (
-        samples.first_free_share if abs(offset) <= align.MAX_LAG_S else None
-    )  # another moment says nothing of the start
-    return frame, early
+    # A sample of another time does not show the pool at the start.
+    return frame, samples.first_free_share if abs(offset) <= align.MAX_LAG_S else None

@@ -1,4 +1,4 @@
-"""A recorded run as a value."""
+"""A measured run of a database as a value: its description and its series."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.base.core import translate_core_errors
 from headrace.observe.run_storage import Caps
 from headrace.observe.series import RunFinding
 
-# Fewer seconds of a run tell neither a mean nor its scatter; a guess.
+# Least seconds of a run, for its mean and its scatter; a guess.
 LEAST_SECONDS = 120.0
 
 # One row per report of the benchmark. Rates are means over the row; null where not measured.
@@ -46,7 +46,7 @@ class BenchmarkLoad:
     `scale`: warehouses (hammerdb-tprocc; of each table set: sysbench-tpcc) or rows per table
     (sysbench-oltp).
 
-    `data_gib`: data on disk before the run, GiB, None when not known. `script`, `distribution` and
+    `data_gib`: data on disk before the run, GiB; None: not known. `script`, `distribution` and
     `parameters` (of the distribution, named as sysbench's options) are those of sysbench-oltp, else
     None and empty.
     """
@@ -62,11 +62,11 @@ class BenchmarkLoad:
 
 @dataclass(frozen=True)
 class RunMachine:
-    """Machines of a run, as far as no instance type says it. `core_speed`: GHz x work per clock of
-    a core (Skylake's 1), None: not known. `alone_faster`: clock of a core alone at work over that
-    while all are, where the processor was described; None: not known. `busy_before`: share of the
-    virtual CPUs that something else had at work before the run. `local_disk`, `client_host`: one of
-    LOCAL_DISKS and of CLIENT_HOSTS, None: not described."""
+    """Machines of a run. `core_speed`: GHz x work per clock of a core (Skylake's is 1); None: not
+    known. `alone_faster`: clock of a core that works alone over that of all cores at work; None if
+    no processor is described. `busy_before`: share of the virtual CPUs that other programs used
+    before the run. `local_disk`, `client_host`: one of LOCAL_DISKS and of CLIENT_HOSTS, None: not
+    described."""
 
     core_speed: float | None = None
     alone_faster: float | None = None
@@ -132,13 +132,13 @@ class Run(RunFacts):
 
     @property
     def span_s(self) -> float:
-        """From the start of the first row to the end of the last, seconds."""
+        """Returns the seconds from the start of the first row to the end of the last."""
         return self.series["t_s"][-1] + self.series["duration_s"][-1] - self.series["t_s"][0]
 
     @property
     def vcpus(self) -> int | None:
-        """Virtual CPUs the server may use: as described, else the instance's; None when neither is
-        known."""
+        """Returns the virtual CPUs that the server may use: as described, else the instance's; None
+        if neither is known."""
         if "vcpus" in self.settings:
             return int(self.settings["vcpus"])
         if self.instance is None:
@@ -148,8 +148,8 @@ class Run(RunFacts):
 
     @property
     def threads_per_core(self) -> int:
-        """Virtual CPUs of a core, as its instance has them, else as described; 2 where that is not
-        known, as on most servers."""
+        """Returns the virtual CPUs of a core: the instance's, else as described, else 2 as on most
+        servers."""
         if self.instance is None:
             return int(self.settings.get("threads_per_core", 2))
         with translate_core_errors():
@@ -157,16 +157,16 @@ class Run(RunFacts):
 
     @property
     def busy_share(self) -> float | None:
-        """Share of all virtual CPUs at work, the mean of the rows that tell it; None where none
-        does."""
+        """Returns the share of all virtual CPUs at work (0 to 1), the mean of the rows that have
+        it; None if none has."""
         share = self.series["busy_share"].drop_nulls().mean()
         return None if share is None else float(share)  # pyright: ignore[reportArgumentType]
 
     @property
     def transactions(self) -> float:
-        """Transactions in all rows."""
+        """Returns the number of transactions in all rows."""
         return float((self.series["tps"] * self.series["duration_s"]).sum())
 
     def select_findings(self, kind: str) -> tuple[RunFinding, ...]:
-        """Returns the findings of one kind."""
+        """Returns the findings of a kind, such as "stall" or "start", in order."""
         return tuple(finding for finding in self.findings if finding.kind == kind)

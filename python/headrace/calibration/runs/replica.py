@@ -74,56 +74,58 @@ class _Document(DocumentTable, kw_only=True):
 
 
 def load_replica_run(path: str | Path) -> tuple[ReplicaRun, BinaryLogSample | None]:
-    """Loads the run in a file and its sample of a binary log. Raises InputError, CouldNotRun."""
+    """Loads the run in a REPLICA.toml, and the sample of the binary log that it names (None: it
+    names none). Raises InputError, and CouldNotRun if a file cannot be read."""
     path = Path(path)
-    read = convert(
+    document = convert(
         parse_toml(path.name, read_bytes(path, MOST_BYTES), KIND),
         _Document,
         source=refuse.source,
         where="a replica's run",
     )
-    Storage.parse(read.storage)
+    Storage.parse(document.storage)
     before, after = (
         read_sample(open_recording(path.parent / name)) if name else None
-        for name in (read.files.status_before, read.files.status_after)
+        for name in (document.files.status_before, document.files.status_after)
     )
     if (before is None) != (after is None):
         rule = "status_before and status_after belong together: the counters are their difference"
         raise refuse.input(f"{path.name}: files", rule, "Name both, or none.")
     counts = _subtract_counters(path.name, before or {}, after or {})
     replica = Replica(
-        read.storage,
-        log_storage=read.log_storage,
-        instance=read.instance,
-        cache_gib=read.cache_gib,
-        version=read.server,
-        mode=read.mode,
-        workers=read.workers,
-        preserve_order=read.preserve_order,
-        log_bin=read.log_bin,
-        flush_log_at_trx_commit=read.flush_log_at_trx_commit,
-        sync_binlog=read.sync_binlog,
+        document.storage,
+        log_storage=document.log_storage,
+        instance=document.instance,
+        cache_gib=document.cache_gib,
+        version=document.server,
+        mode=document.mode,
+        workers=document.workers,
+        preserve_order=document.preserve_order,
+        log_bin=document.log_bin,
+        flush_log_at_trx_commit=document.flush_log_at_trx_commit,
+        sync_binlog=document.sync_binlog,
     )
-    n = read.transactions
+    transactions = document.transactions
     run = ReplicaRun(
         name=path.stem,
         replica=replica,
-        seconds=read.seconds,
-        tps=n / read.seconds,
-        as_of=None if read.as_of is None else str(read.as_of),
-        reads=counts[READS] / n if READS in counts else None,
+        seconds=document.seconds,
+        tps=transactions / document.seconds,
+        as_of=None if document.as_of is None else str(document.as_of),
+        reads=counts[READS] / transactions if READS in counts else None,
         group=counts[COMMITS] / counts[GROUPS] if counts.get(GROUPS) else None,
-        cpu_ms=None if read.cpu_s is None else 1e3 * read.cpu_s / n,
+        cpu_ms=None if document.cpu_s is None else 1e3 * document.cpu_s / transactions,
     )
-    log = read.files.binary_log
+    log = document.files.binary_log
     return run, None if log is None else read_binary_log(path.parent / log)
 
 
 def load_replica_runs(
     paths: Sequence[Path], binary_log: Path | None = None
 ) -> tuple[list[ReplicaRun], BinaryLogSample | None]:
-    """Loads the runs in files, and the one sample of the source's binary log that they or
-    `binary_log` name. Raises InputError for more than one, CouldNotRun."""
+    """Loads the runs in files, and the sample of the source's binary log that one of them or
+    `binary_log` names. Raises InputError if several are named, and CouldNotRun if a file cannot be
+    read."""
     measured = [load_replica_run(path) for path in paths]
     samples = [sample for _, sample in measured if sample is not None]
     if binary_log is not None:
@@ -135,7 +137,8 @@ def load_replica_runs(
 
 
 def load_database(path: Path) -> TransactionWorkload:
-    """Loads the workload of a file, where it can have a replica. Raises InputError."""
+    """Loads the database in transactions in a workload file. Raises InputError for other
+    workloads, which have no replica."""
     workload = load(path)
     if not isinstance(workload, TransactionWorkload):
         rule = "is not a database in transactions, so it has no replica"
@@ -144,8 +147,8 @@ def load_database(path: Path) -> TransactionWorkload:
 
 
 def _subtract_counters(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Returns what each counter grew by between two samples. Raises InputError where the server was
-    restarted."""
+    """Returns by how much each counter grew between two samples, without those that fell. Raises
+    InputError if the server was restarted between them; `name` is that of the description."""
     if before and after[UPTIME] < before[UPTIME]:
         rule = "was restarted between the two: status_after has the smaller Uptime"
         raise refuse.input(f"{name}: the server", rule, "Are the files exchanged?")

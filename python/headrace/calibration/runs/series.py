@@ -1,4 +1,4 @@
-"""Reads stalls, outliers and warming caches off the series of a run, and describes the run in
+"""Finds stalls, outliers and warming caches in the series of a run, and describes the run in
 sentences.
 """
 
@@ -24,7 +24,7 @@ SIGMA_OF_MAD = 1.4826  # of a normal distribution
 # Least standard deviation for bins whose deviations nearly vanish: counting noise (variance = mean)
 # and 2 % of the level.
 LEAST_SIGMA_SHARE = 0.02
-SHOWN = 5  # places named in a sentence
+MAX_PLACES = 5  # places named in a sentence
 # Less than this of the run's median is not a slow start: a cold buffer pool's first second does 2
 # %.
 STANDSTILL_SHARE = 0.005
@@ -40,7 +40,8 @@ MOST_IOS_PER_TRANSACTION = 100.0
 
 
 def mark_rows(series: pl.DataFrame) -> pl.DataFrame:
-    """Returns the frame with `suspect` (outliers added to what is there) and `stall`."""
+    """Returns the frame with `stall`, and the working columns `_median`, `_away`, `_sigma` and
+    `_outlier`, which `finish_rows` reads and drops."""
     median = pl.col("tps").rolling_median(WINDOW_ROWS, center=True, min_samples=1)
     series = series.with_columns(median.alias("_median")).with_columns(
         (pl.col("tps") - pl.col("_median")).abs().alias("_away")
@@ -59,14 +60,15 @@ def mark_rows(series: pl.DataFrame) -> pl.DataFrame:
 
 
 def finish_rows(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFrame:
-    """Says what `mark_rows` found, folds outliers into `suspect`, and drops the working columns."""
-    _say_stalls(series, findings)
+    """Adds findings on the stalls and outliers of `mark_rows`; returns the frame with outliers in
+    `suspect`, without the working columns."""
+    _add_stall_finding(series, findings)
     outliers = series.filter(pl.col("_outlier"))
     if outliers.height:
         worst = outliers.sort(pl.col("_away") / pl.col("_sigma"), descending=True, maintain_order=True)
         places = ", ".join(
             f"{t:g} s ({tps:,.0f} tps, usually {usual:,.0f})"
-            for t, tps, usual in worst.select("t_s", "tps", "_median").head(SHOWN).rows()
+            for t, tps, usual in worst.select("t_s", "tps", "_median").head(MAX_PLACES).rows()
         )
         text = (
             f"{outliers.height} of {series.height} rows lie over {OUTLIER_SIGMAS:g} "
@@ -78,7 +80,7 @@ def finish_rows(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFram
 
 
 def find_stalls(series: pl.DataFrame) -> list[tuple[float, float]]:
-    """Returns (start, length) in seconds of each run of stalled rows."""
+    """Returns start and length, in seconds, of each stretch of consecutive stalled rows."""
     runs: list[tuple[float, float]] = []
     for t_s, duration in series.filter(pl.col("stall")).select("t_s", "duration_s").rows():
         if runs and abs(runs[-1][0] + runs[-1][1] - t_s) < 0.5 * duration:
@@ -88,14 +90,14 @@ def find_stalls(series: pl.DataFrame) -> list[tuple[float, float]]:
     return runs
 
 
-def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
-    """Adds the finding on stalled rows: how many, their seconds, the longest."""
+def _add_stall_finding(series: pl.DataFrame, findings: list[RunFinding]) -> None:
+    """Adds a finding on the stalls, if there are any: their number, seconds, and the longest."""
     runs = find_stalls(series)
     if not runs:
         return
     longest = max(runs, key=lambda run: run[1])
     places = ", ".join(
-        f"{length:g} s at {start:g} s" for start, length in sorted(runs, key=lambda run: -run[1])[:SHOWN]
+        f"{length:g} s at {start:g} s" for start, length in sorted(runs, key=lambda run: -run[1])[:MAX_PLACES]
     )
     text = (
         f"{len(runs)} stalls, {sum(length for _, length in runs):,.0f} s in "
@@ -110,8 +112,9 @@ def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
 def check_start(
     series: pl.DataFrame, described: Description, first_free_share: float | None, findings: list[RunFinding]
 ) -> None:
-    """Notes whether the run begins as described: I/Os a transaction fall by over 15 % in a cold
-    one, and not in a warm one."""
+    """Adds a finding if the run contradicts its described start, or does not show it: by the free
+    share of InnoDB's pool at the first sample if it is known, else by the I/Os a transaction, which
+    fall by over 15 % in a cold run, and not in a warm one."""
     if described.engine == "innodb" and first_free_share is not None:
         data_gib = described.benchmark.data_gib
         _check_free_pages(
@@ -141,7 +144,8 @@ def _describe_change(fall: float) -> str:
 
 
 def _check_free_pages(start: str, share: float, data_share: float | None, findings: list[RunFinding]) -> None:
-    """Notes a start that the free share of the pool at the first sample contradicts."""
+    """Adds a finding if the free share of the pool at the first sample contradicts the start;
+    `data_share` is data over cache."""
     if (start == "cold") != looks_cold(share, data_share):
         only = "only " if start == "cold" else ""
         findings.append(
@@ -154,8 +158,8 @@ def _check_free_pages(start: str, share: float, data_share: float | None, findin
 
 
 def compute_window_s(described: Description, length_s: float) -> float:
-    """Returns how long the beginning is, s: a quarter of the time the cache takes to fill at the
-    cap, from a sixtieth to an eighth of the run."""
+    """Returns the length of the beginning that is compared with the end, s: a quarter of the time
+    in which the cache fills at the cap, from a sixtieth to an eighth of the run."""
     fill_s = (
         described.cache_gib * 2**30 / PAGE_BYTES / described.caps.iops
         if math.isfinite(described.caps.iops)
@@ -165,8 +169,8 @@ def compute_window_s(described: Description, length_s: float) -> float:
 
 
 def _measure_fall(good: pl.DataFrame, described: Description, length_s: float) -> tuple[float | None, str]:
-    """Returns by which share the I/Os a transaction fell from the beginning to the last eighth, and
-    of what; or (None, why not)."""
+    """Returns the share by which the I/Os a transaction fell from the beginning to the last eighth
+    of the run, and the name of the figure that shows it; or None and the reason why none does."""
     first_t, last_t = good["t_s"][0], good["t_s"][-1] + good["duration_s"][-1]
     head = good.filter(pl.col("t_s") < first_t + compute_window_s(described, length_s))
     tail = good.filter(pl.col("t_s") >= last_t - (last_t - first_t) / 8)
@@ -190,7 +194,7 @@ def _measure_fall(good: pl.DataFrame, described: Description, length_s: float) -
 
 
 def _divide_by_transactions(rows: pl.DataFrame, column: str) -> float | None:
-    """Returns the amount of a column over the transactions of the same rows; None where it covers
+    """Returns the total of a rate over the transactions of the rows that have it; None if these are
     less than half of the time."""
     both = rows.drop_nulls(column)
     transactions, amount = (float((both[name] * both["duration_s"]).sum()) for name in ("tps", column))
@@ -202,21 +206,21 @@ def _divide_by_transactions(rows: pl.DataFrame, column: str) -> float | None:
 
 
 def describe(run: Run) -> list[str]:
-    """Says what was run, for how long, how fast (means weighted by time), and what was measured and
-    found: a list of sentences."""
+    """Describes a run in a list of sentences: set-up, length, speed (means weighted by time),
+    disks, processors, measured figures, and findings."""
     return [
         *_describe_set_up(run),
         *_describe_speed(run),
         *_describe_disk(run),
         *_describe_processors(run),
-        *_list_measured(run),
+        *_describe_measured(run),
         *_list_doubts(run),
     ]
 
 
 def _describe_set_up(run: Run) -> list[str]:
-    """Says what was run on which storage, with cache in GiB and limits in IOPS and MiB/s: two
-    sentences."""
+    """Returns two sentences: on engine, benchmark, clients and cache, and on the storage with its
+    limits."""
     engine = {"innodb": "InnoDB", "myrocks": "MyRocks"}[run.engine]
     version = f" ({run.flavor or 'version'} {run.engine_version})" if run.engine_version else ""
     where = f" on {run.instance}" if run.instance else ""
@@ -238,7 +242,7 @@ def _describe_set_up(run: Run) -> list[str]:
 
 
 def _describe_speed(run: Run) -> list[str]:
-    """Says how long the run was and how fast: tps in all, by quarter and by quantile, p95 in ms."""
+    """Returns sentences on length and tps: mean, quantiles, means by quarter, and p95 in ms."""
     series = run.series
     rows = "second" if run.interval_s == 1 else f"{run.interval_s:g} s"
     mean = run.transactions / float(series["duration_s"].sum())
@@ -258,8 +262,8 @@ def _describe_speed(run: Run) -> list[str]:
 
 
 def _describe_disk(run: Run) -> list[str]:
-    """Says what the devices did: reads and writes a second, MiB/s; empty where they were not
-    recorded."""
+    """Returns sentences on the mean reads, writes and MiB a second of the devices; empty if they
+    were not recorded."""
     read, write = _average(run.series, "read_mib_s"), _average(run.series, "write_mib_s")
     if read is None or write is None:
         return []
@@ -280,14 +284,15 @@ def _describe_disk(run: Run) -> list[str]:
 
 
 def _describe_log_disk(run: Run, log: LogRates) -> str:
-    """Says what the log volume did: writes a second and MiB/s."""
+    """Returns a sentence on the mean writes and MiB a second of the log volume."""
     tps = run.transactions / max(float(run.series["duration_s"].sum()), 1e-9)
     per = f", {log.write_iops / tps:,.1f} a transaction" if tps > 0 else ""
     return f"The log volume did {log.write_iops:,.0f} writes a second, {log.write_mib_s:,.1f} MiB/s on average{per}."
 
 
 def _describe_processors(run: Run) -> list[str]:
-    """Says how busy the processors were, and what that means where they were full."""
+    """Returns a sentence on the busy share of the processors, and one more if they were full; empty
+    if it was not recorded."""
     share = run.busy_share
     if share is None:
         return []
@@ -300,8 +305,8 @@ def _describe_processors(run: Run) -> list[str]:
     ]
 
 
-def _list_measured(run: Run) -> list[str]:
-    """Says which figures the run has: one sentence."""
+def _describe_measured(run: Run) -> list[str]:
+    """Returns a sentence with the names of the measured figures."""
     names = ["transactions a second"]
     names += [
         words
@@ -319,7 +324,7 @@ def _list_measured(run: Run) -> list[str]:
 
 
 def _list_doubts(run: Run) -> list[str]:
-    """Lists what was found in the run: stalls with their seconds, suspect rows, other findings."""
+    """Returns a sentence on stalls and suspect rows, and the texts of all other findings."""
     stalls, suspect = find_stalls(run.series), int(run.series["suspect"].sum())
     first = f"{len(stalls)} stalls ({sum(length for _, length in stalls):,.0f} s), {suspect} suspect rows of {run.series.height}."
     return [first, *(finding.text for finding in run.findings if finding.kind not in ("stall", "outlier"))]

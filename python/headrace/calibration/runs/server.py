@@ -22,28 +22,29 @@ JITTER = 0.02
 
 
 def build_rows(recording: Recording, status: Status, files: Files) -> Rows:
-    """Makes rows as of a benchmark: `t_s` the end of each, threads and p95 unknown. Raises
-    InputError where the server counted nothing."""
+    """Returns rows like those of a benchmark's report, one per interval between samples: `t_s` is
+    the end of each, threads and p95 are nan. Intervals over missed samples are left out as gaps.
+    Raises InputError with fewer than two rows, or without transactions."""
     counters, findings = _choose_counters(recording, status, files.transactions)
     rows = Rows(findings=findings, interval_s=_choose_interval(recording, status))
     rows.clock_at_zero_s = status.series.begin_s
     columns = status.series.columns
     counted = [columns[f"{name}_per_s"] for name in counters]
-    counter_names = columns.get("questions_per_s") or [None] * len(status.where)
-    taken = -1
+    query_rates = columns.get("questions_per_s") or [None] * len(status.where)
+    last_index = -1
     for index, (start, duration) in enumerate(zip(status.series.start_s, status.series.duration_s, strict=True)):
-        place = round(start / rows.interval_s)
+        row_index = round(start / rows.interval_s)
         rates = [rate for column in counted if (rate := column[index]) is not None]
         # A step over missed samples is a gap; so is one in which the server was started again.
-        if place <= taken or duration > 1.5 * rows.interval_s or len(rates) < len(counted):
+        if row_index <= last_index or duration > 1.5 * rows.interval_s or len(rates) < len(counted):
             continue
-        taken = place
-        tps, queries = sum(rates), counter_names[index]
+        last_index = row_index
+        tps, queries = sum(rates), query_rates[index]
         rows.where.append(status.where[index])
-        rows.t_s.append((place + 1) * rows.interval_s)
+        rows.t_s.append((row_index + 1) * rows.interval_s)
         rows.threads.append(math.nan)
         rows.tps.append(tps)
-        # Statements inside procedures and events are counted, the call alone was asked.
+        # Questions do not count statements inside procedures and events, which tps may.
         rows.qps.append(math.nan if queries is None or queries < tps else queries)
         rows.p95_ms.append(math.nan)
     if len(rows.t_s) < 2:
@@ -56,8 +57,8 @@ def build_rows(recording: Recording, status: Status, files: Files) -> Rows:
 
 
 def _choose_interval(recording: Recording, status: Status) -> float:
-    """Returns the usual length of an interval between samples, s: whole seconds where it is near
-    them. Raises InputError."""
+    """Returns the median interval between samples, s, rounded to whole seconds if it is within
+    JITTER of them. Raises InputError if it is too short or too long."""
     usual = statistics.median(status.series.duration_s)
     whole = round(usual)
     interval = float(whole) if whole and abs(usual - whole) <= JITTER * whole else usual
@@ -70,7 +71,8 @@ def _choose_interval(recording: Recording, status: Status) -> float:
 def _choose_counters(
     recording: Recording, status: Status, counter_names: tuple[str, ...] | None
 ) -> tuple[tuple[str, ...], list[RunFinding]]:
-    """Chooses the counters whose sum are the transactions, and says why. Raises InputError."""
+    """Returns the counters whose sum is the number of transactions, and a finding with the reason:
+    those described (`counter_names`), else commits, else statements. Raises InputError."""
     totals = {
         name: _sum_counter(status, name)
         for name in (*COMMITS, *WRITES, *READS)

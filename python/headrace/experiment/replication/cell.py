@@ -1,8 +1,8 @@
-"""A measured replica: its volume, cache, workers and durability, and the load it applies.
+"""Cells of replicas: volume, cache, workers and durability of a replica, and the load it applies.
 
-A source writes a load once, without the limits of its volume, and then rests. Every replica begins
-with the same data, receives all of it, and only then applies it: so its rate is that of the
-applier, on a machine that has nothing else to do.
+A source writes a load once, without the limits of its volume, and then stops. Every replica begins
+with the same data, receives the whole load, and only then applies it, so that its rate is that of
+the applier alone.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ SMALLEST_CACHE_MIB = 5  # innodb_buffer_pool_size of both
 @dataclass(frozen=True)
 class ReplicaLoad:
     """The load that the source writes before replicas apply it: `benchmark` on `data` by `clients`,
-    for `seconds`.
-
-    `source_settings`: of its server, such as the time that a commit waits for others to join it.
-    """
+    for `seconds`, with `source_settings` of the source's server."""
 
     name: str
     data: DataSet
@@ -91,17 +88,17 @@ class ReplicaCell:
             raise refuse.input(f"cache of {self.cache_mib} MiB", f"must be {SMALLEST_CACHE_MIB} MiB or more")
 
     def with_(self, **changed: object) -> ReplicaCell:
-        """Returns the cell with other figures, checked anew."""
+        """Returns the cell with changed fields, which are checked. Raises InputError."""
         return replace(self, **changed)
 
     @property
     def durable(self) -> bool:
-        """True if every commit is on the volume before the next begins."""
+        """Returns whether every commit is flushed to the volume."""
         return self.flush_log == 1 and (self.sync_binlog == 1 or not self.binlog)
 
     @property
     def server_settings(self) -> dict[str, str | None]:
-        """Options of the replica's server."""
+        """Returns the options of the replica's server."""
         flavor = self.load.flavor
         options: dict[str, str | None] = {
             "server-id": "2",

@@ -1,4 +1,4 @@
-"""Counters of a replica's server, process and volume between two moments, per transaction."""
+"""Counters of a replica's server, process and volumes, and their growth per transaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.base.units import MIB
 from headrace.experiment.replication.statements import Statements
 from headrace.lab.calls import VolumeTotals
 
-# Totals of the lab per volume (`Lab.metrics_totals`): the model's requests, as they arrived.
+# Totals of the lab per volume (`Lab.metrics_totals`).
 VOLUME = (
     *("reads", "writes", "read_bytes", "write_bytes", "read_s", "write_s"),
     *("flushes", "idle_s", "queue_s", "exceeded_iops_s"),
@@ -21,8 +21,8 @@ VOLUME = (
 
 @dataclass(frozen=True)
 class Counted:
-    """Totals at a moment. `status`: SHOW GLOBAL STATUS; `volume`: of all its volumes together;
-    `cpu_s`: of the process."""
+    """Counters at a moment: transactions `applied`, SHOW GLOBAL STATUS, the lab's totals of all
+    volumes of the server together, and the processor time of its process, s."""
 
     at: float
     applied: int
@@ -32,7 +32,7 @@ class Counted:
 
 
 def count(sql: Statements) -> Counted:
-    """Reads all counters now."""
+    """Reads the current counters of a server."""
     server = sql.server
     at, applied, status = time.monotonic(), sql.count_done(), sql.read_status()
     totals = sum_volume_totals(server.lab.metrics_totals()["volumes"], set(server.volumes.ids))
@@ -40,7 +40,8 @@ def count(sql: Statements) -> Counted:
 
 
 def sum_volume_totals(totals: Iterable[VolumeTotals], volumes: Collection[str]) -> dict[str, float]:
-    """Returns the lab's totals of some volumes, together; an array counts once, as a whole."""
+    """Returns the sums of the lab's totals of some volumes; an array counts once, not by its
+    members."""
     rows = [row for row in totals if row["volume"] in volumes and row["member"] is None]
     figures = [cast("Mapping[str, float]", row) for row in rows]
     return {name: float(sum(row[name] for row in figures)) for name in VOLUME}
@@ -90,9 +91,9 @@ class PerTransaction:
 
 
 def compute_per_transaction(first: Counted, last: Counted) -> PerTransaction:
-    """Returns the figures per transaction between two counts, with the latencies in ms, and shares
-    of the time; at least one transaction must lie between."""
-    n = last.applied - first.applied
+    """Returns the figures per applied transaction between two counts, which must be apart by at
+    least one transaction."""
+    transactions = last.applied - first.applied
 
     def subtract_status(name: str) -> float:
         return last.status.get(name, 0.0) - first.status.get(name, 0.0)
@@ -105,21 +106,21 @@ def compute_per_transaction(first: Counted, last: Counted) -> PerTransaction:
 
     groups, seconds = subtract_status("binlog_group_commits"), last.at - first.at
     return PerTransaction(
-        transactions=n,
+        transactions=transactions,
         seconds=seconds,
-        reads=subtract_status("innodb_buffer_pool_reads") / n,
-        pages=subtract_status("innodb_buffer_pool_pages_flushed") / n,
-        log_bytes=subtract_status("innodb_os_log_written") / n,
-        fsyncs=subtract_status("innodb_data_fsyncs") / n,
+        reads=subtract_status("innodb_buffer_pool_reads") / transactions,
+        pages=subtract_status("innodb_buffer_pool_pages_flushed") / transactions,
+        log_bytes=subtract_status("innodb_os_log_written") / transactions,
+        fsyncs=subtract_status("innodb_data_fsyncs") / transactions,
         group=subtract_status("binlog_commits") / groups if groups else None,
-        retries=subtract_status("slave_retried_transactions") / n,
-        waits_for_free=subtract_status("innodb_buffer_pool_wait_free") / n,
-        cpu_ms=1e3 * (last.cpu_s - first.cpu_s) / n,
+        retries=subtract_status("slave_retried_transactions") / transactions,
+        waits_for_free=subtract_status("innodb_buffer_pool_wait_free") / transactions,
+        cpu_ms=1e3 * (last.cpu_s - first.cpu_s) / transactions,
         volume=VolumePerTransaction(
-            reads=subtract_volume("reads") / n,
-            writes=subtract_volume("writes") / n,
-            flushes=subtract_volume("flushes") / n,
-            mib=(subtract_volume("read_bytes") + subtract_volume("write_bytes")) / MIB / n,
+            reads=subtract_volume("reads") / transactions,
+            writes=subtract_volume("writes") / transactions,
+            flushes=subtract_volume("flushes") / transactions,
+            mib=(subtract_volume("read_bytes") + subtract_volume("write_bytes")) / MIB / transactions,
             read_latency_ms=compute_mean_ms("read_s", "reads"),
             write_latency_ms=compute_mean_ms("write_s", "writes"),
         ),

@@ -1,8 +1,8 @@
-"""Lag over time, measured: a paced load begins, ends, and the replica catches up.
+"""Measures lag over time: a paced load begins, ends, and the replica catches up.
 
-The source and the replica are looked at side by side, several times a second. A replica that is at
-the source's position of some moment lags by the time since then: the age of its GTID. This is a
-single clock, needs no writes of its own, and is right while nothing is applied.
+The positions of source and replica are read several times a second. The lag is the time since the
+source was at the replica's position: it needs a single clock and no writes, and is right while
+nothing is applied.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 # Both positions are read this often: the lag is known to a fifth of a second and less, because
 # positions between two looks are interpolated.
 LOOK_S = 0.2
-# Lag that counts as lag: a goal of a second is the usual one.
+# Lag from which the replica counts as behind: the usual goal is a second.
 ONSET_S = 1.0
 # Longest wait for the replica to catch up, as a multiple of the load; a guess.
 PATIENCE = 20.0
-# A part of the load first, some seconds at a time until the replica's cache was turned over, so
-# that both caches hold what they hold in use.
+# Share of the load's rate for the warm-up, which runs WARM_S at a time until the replica's cache
+# has been turned over, so that both caches hold what they hold under the load.
 WARM_RATE_SHARE, WARM_S = 0.4, 6
 
 
@@ -63,7 +63,8 @@ class PacedOltp(SysbenchOltp):
 
 @dataclass(frozen=True)
 class Look:
-    """`at_s` since the load began; transactions `written` by the source, `applied` here."""
+    """A reading of both positions, `at_s` after the load began: transactions `written` by the
+    source and `applied` by the replica."""
 
     at_s: float
     written: float
@@ -72,8 +73,9 @@ class Look:
 
 @dataclass(frozen=True)
 class Course:
-    """Lag over a load that begins with the source's first transaction and ends with its last, as
-    `looks` at both servers tell it; the last look has everything applied. Times in s."""
+    """The course of the lag over a load, from the source's first transaction until the replica has
+    applied the last: readings of both servers (`looks`), and the machine's load average before and
+    after. Times are in s."""
 
     cell: ReplicaCell
     looks: tuple[Look, ...]
@@ -81,48 +83,49 @@ class Course:
 
     @cached_property
     def lag(self) -> list[tuple[float, float]]:
-        """(time, lag) at each look."""
-        return compute_lag_course(self.looks)
+        """Returns (time, lag) at each look."""
+        return compute_lags(self.looks)
 
     @cached_property
     def _end(self) -> int:
-        """The look at which the load has ended."""
+        """Returns the index of the look at which the load had ended."""
         return next(index for index, look in enumerate(self.looks) if look.written >= self.looks[-1].written)
 
     @property
     def load_s(self) -> float:
-        """The length of the load in seconds."""
+        """Returns the length of the load in seconds."""
         return self.looks[self._end].at_s
 
     @property
     def rate(self) -> float:
-        """Transactions a second of the load."""
+        """Returns the transactions a second of the load."""
         return self.looks[-1].written / self.load_s
 
     @property
     def onset_s(self) -> float | None:
-        """Time when lag passed ONSET_S, s; None: never."""
+        """Returns the time at which the lag reached ONSET_S, s; None: never."""
         return next((at for at, seconds in self.lag if seconds >= ONSET_S), None)
 
     @property
     def lag_at_end_s(self) -> float:
-        """Lag when the load ended."""
+        """Returns the lag at the end of the load, s."""
         return self.lag[self._end][1]
 
     @property
     def peak(self) -> tuple[float, float]:
-        """(time, lag) of the most lag."""
+        """Returns time and lag of the longest lag."""
         return max(self.lag, key=lambda pair: pair[1])
 
     @property
     def catch_up_s(self) -> float:
-        """The seconds from the end of the load until all was applied."""
+        """Returns the seconds from the end of the load until all of it was applied."""
         done = self.looks[-1].written
         return next(look.at_s for look in self.looks[self._end :] if look.applied >= done) - self.load_s
 
 
-def compute_lag_course(looks: Sequence[Look]) -> list[tuple[float, float]]:
-    """Returns (time, lag) at each look: the age of the replica's position, 0 at the source's."""
+def compute_lags(looks: Sequence[Look]) -> list[tuple[float, float]]:
+    """Returns (time, lag) at each look: the time since the source was at the replica's position,
+    interpolated between looks; 0 if the replica has applied everything."""
     times = [look.at_s for look in looks]
     written = [look.written for look in looks]
     points = []
@@ -141,7 +144,7 @@ def compute_lag_course(looks: Sequence[Look]) -> list[tuple[float, float]]:
 
 
 class _Watch(threading.Thread):
-    """Looks at both servers until it is told to end."""
+    """A thread that reads the positions of both servers until `end` is called."""
 
     def __init__(self, source: Statements, replica: Statements) -> None:
         super().__init__(daemon=True)
@@ -150,9 +153,9 @@ class _Watch(threading.Thread):
         self.error: Exception | None = None
 
     def run(self) -> None:
-        """Reads both positions every LOOK_S seconds into `looks`: (monotonic time in seconds,
-        transactions written by the source, applied by the replica). An error is kept for
-        `caught_up`."""
+        """Appends both positions to `looks` every LOOK_S seconds: (monotonic time in seconds,
+        transactions written by the source, applied by the replica). An error ends it and is raised
+        by `has_caught_up`."""
         try:
             while not self._end.wait(LOOK_S):
                 # The replica first: what it has, the source had before.
@@ -175,7 +178,7 @@ class _Watch(threading.Thread):
 
 @dataclass(frozen=True)
 class LiveReplica:
-    """A replica that applies while its source is written to, and loads on it."""
+    """A replica that applies while its source is written to, for the measurement of courses."""
 
     lab: ReplicationLab
     cell: ReplicaCell
@@ -207,7 +210,8 @@ class LiveReplica:
 
 @contextmanager
 def open_live_replica(lab: ReplicationLab, cell: ReplicaCell, rate: int) -> Iterator[LiveReplica]:
-    """Starts a replica behind a source of its own, whose cache a part of `rate` has warmed."""
+    """Yields a replica of a new source, with a cache warmed by a share of `rate` transactions a
+    second; both servers are removed afterwards."""
     idle_load = replace(cell.load, name=f"{cell.load.name}, live", seconds=0)
     with (
         lab.open_written_source(idle_load) as source,
@@ -222,17 +226,15 @@ def open_live_replica(lab: ReplicationLab, cell: ReplicaCell, rate: int) -> Iter
 
 
 def measure_course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
-    """Gives a source of its own `rate` transactions a second for `load_s`, while the replica
-    applies; until it has caught up. Before that, a part of it until the cache is warm.
-
-    Raises CouldNotRun if it does not catch up.
-    """
+    """Returns the course of the lag of a new, warmed replica under `rate` transactions a second for
+    `load_s`, until it has caught up. Raises CouldNotRun if it does not."""
     with open_live_replica(lab, cell, rate) as replica:
         return replica.run_course(rate, load_s)
 
 
 def _warm(source: WrittenSource, cell: ReplicaCell, sql: Statements, rate: int) -> None:
-    """Runs some of the load, until the pages that leave the replica's cache are the load's."""
+    """Runs the load at `rate` until the replica's cache has been turned over or holds all data, at
+    most about MOST_WARM_S."""
     began, before = time.monotonic(), sql.read_status()
     _run_paced(source, rate, WARM_S)
     while (
@@ -244,8 +246,8 @@ def _warm(source: WrittenSource, cell: ReplicaCell, sql: Statements, rate: int) 
 
 
 def _run_paced(source: WrittenSource, rate: int, seconds: int) -> None:
-    """Runs the source's load at `rate` transactions a second for `seconds`; its figures are not
-    kept."""
+    """Runs the source's load at `rate` transactions a second for `seconds`, without keeping the
+    run."""
     load = source.load
     assert isinstance(load.benchmark, SysbenchOltp), load.name
     paced = PacedOltp(**{**vars(load.benchmark), "rate": rate})
@@ -255,8 +257,8 @@ def _run_paced(source: WrittenSource, rate: int, seconds: int) -> None:
 def _build_course(
     cell: ReplicaCell, raw: Sequence[tuple[float, int, int]], began: float, load_average: tuple[float, float]
 ) -> Course:
-    """Returns the course of raw looks (monotonic seconds, written, applied), with times since the
-    source's first transaction; since `began`, if it wrote none."""
+    """Returns the course of the looks `raw` (monotonic seconds, written, applied), with times since
+    the source's first transaction, or since `began` if it wrote none."""
     first = raw[0][1]
     # The load begins when the source writes its first transaction, and ends with its last.
     begun = next((at for at, written, _ in raw if written > first), began)

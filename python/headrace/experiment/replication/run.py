@@ -1,4 +1,5 @@
-"""Replicas measured: one source that wrote its load and rests, then replica after replica."""
+"""Measures replicas: one source writes its load and stops, then replica after replica applies
+it."""
 
 from __future__ import annotations
 
@@ -30,15 +31,14 @@ SOURCE_GIB = 50
 # Longest wait for the load to be received; a guess, minutes on a slow volume.
 RECEIVE_S = 300.0
 LOOK_S = 0.25
-# The last of a backlog is not counted: workers run dry.
+# Share of the backlog at its end that is not counted: workers run out of transactions.
 LEFT_SHARE = 0.05
-# Data and what belongs to them over the data alone: a cache of this times the data holds all
-# (a guess).
+# A cache of this times the data holds all of them, with undo and dictionary (a guess).
 FITS = 1.1
 # Random reads by 16 clients for 4 s fill a cache of some hundred MiB (chosen).
 PRIME_CLIENTS, PRIME_S = 16, 4
-# A warm-up ends when the cache was turned over once, so that what leaves it is what the load put
-# there; at the latest after this (s; chosen, to bound the time of a cell).
+# A warm-up ends when the cache was turned over once, so that evicted pages are those of the load;
+# at the latest after this (s; chosen, to bound the time of a cell).
 MOST_WARM_S = 30.0
 # After credits were taken away, what the page cleaner began at the rate before is written first (s;
 # chosen: 1,500 free pages at 600 I/Os a second are 3 s, and the redo log's age takes some seconds
@@ -48,13 +48,13 @@ CREDITS_S = 10.0
 # manual).
 AVERAGES_S = 30.0
 READS, PAGES, FREE = "innodb_buffer_pool_reads", "innodb_buffer_pool_pages_total", "innodb_buffer_pool_pages_free"
-# Fewer transactions say nothing about a rate: 100 of them are known to 10 % by chance alone.
+# Least transactions for a rate: that of 100 is known to 10 % by chance alone.
 LEAST_TRANSACTIONS = 200
 
 
 @dataclass(frozen=True)
 class WrittenSource:
-    """A server that wrote its load and rests. `transactions`: in its binary log."""
+    """A source that has written its load; `transactions` is the number in its binary log."""
 
     load: ReplicaLoad
     server: servers.Server
@@ -62,11 +62,12 @@ class WrittenSource:
 
     @property
     def tps(self) -> float:
-        """Written a second while the load lasted; 0 for a load of no time."""
+        """Returns the transactions written a second during the load; 0 without a load."""
         return self.transactions / self.load.seconds if self.load.seconds else 0.0
 
     def read_sample(self) -> BinaryLogSample:
-        """Reads the source's binary log, the first file that has transactions."""
+        """Returns a sample of the source's binary log, its first file with transactions. Raises
+        CouldNotRun without one."""
         folder = self.server.paths.datadir.parent / "log"
         for path in sorted(folder.glob("binlog.[0-9]*")):
             try:
@@ -78,11 +79,9 @@ class WrittenSource:
 
 @dataclass(frozen=True)
 class Drained:
-    """A replica's measured rate. `samples`: (s since it began to apply, transactions applied).
-
-    `per`: per transaction in the part that counts. `received_s`: how long receiving took, for
-    `received` transactions. `load_average`: of the machine, before and after.
-    """
+    """The result of a replica that applied a backlog. `per`: figures per transaction after the
+    warm-up; `samples`: (s since it began to apply, transactions applied); `received_s`: time to
+    receive `received` transactions; `load_average`: of the machine, before and after."""
 
     cell: ReplicaCell
     per: PerTransaction
@@ -99,8 +98,8 @@ class Drained:
 
 @dataclass
 class ReplicationLab:
-    """`with ExperimentLab(...) as lab, ReplicationLab(lab) as cells: ...`; sources stay until its
-    end."""
+    """A lab for replicas: `with ExperimentLab(...) as lab, ReplicationLab(lab) as cells: ...`; its
+    sources are removed at the end."""
 
     lab: ExperimentLab
     say: Say = stay_silent
@@ -117,8 +116,8 @@ class ReplicationLab:
             self._stack.close()
 
     def get_source(self, load: ReplicaLoad) -> WrittenSource:
-        """Returns a load's source, made and written once. Raises as servers.bring_up and
-        bench.run."""
+        """Returns the source of a load; the first call makes it and writes the load. Raises as
+        servers.bring_up and bench.run."""
         key = repr(load)
         if key not in self._sources:
             self._sources[key] = self._stack.enter_context(self.open_written_source(load))
@@ -126,8 +125,8 @@ class ReplicationLab:
 
     @contextmanager
     def open_written_source(self, load: ReplicaLoad, storage: str | None = None) -> Iterator[WrittenSource]:
-        """Makes a new source that wrote the load; removed afterwards. `storage`: its volume, with
-        its limits; None: one without."""
+        """Yields a new source that has written the load, and removes it afterwards. `storage` is
+        its volume, with its limits; None: a volume without limits."""
         self.lab.load(load.data)
         size = max(SOURCE_GIB, round(4 * load.data.gib))
         place = OnServer(load.data, storage or SOURCE_STORAGE.format(size_gib=size), build_source_settings(load))
@@ -146,20 +145,22 @@ class ReplicationLab:
             yield source
 
     def set_balance(self, cell: ReplicaCell, server: servers.Server) -> None:
-        """Sets the credits of the cell; until then they are full, so that caches fill quickly."""
+        """Sets the credits of the replica's volume to those of the cell; until then they are full,
+        so that caches fill quickly."""
         self.lab.set_credits(server.volumes.data, cell.balance_percent)
 
     @contextmanager
     def open_replica(self, cell: ReplicaCell, source: WrittenSource) -> Iterator[tuple[servers.Server, Statements]]:
-        """Makes a replica with the source's first data, pointed at it; nothing is received yet."""
+        """Yields a replica with the data from before the load, pointed at the source but not
+        receiving, and a connection to it; removes it afterwards."""
         place = OnServer(cell.load.data, cell.storage, cell.server_settings, cell.log_storage)
         with self.lab.start(place, "replica") as server, Statements(server) as sql:
             sql.follow(source.server)
             yield server, sql
 
     def drain(self, cell: ReplicaCell) -> Drained:
-        """Receives all of the load, then applies it for as long as the cell says. Raises
-        CouldNotRun where too little was applied to say a rate."""
+        """Lets a new replica receive the whole load, then apply it for the cell's seconds, and
+        returns the result. Raises CouldNotRun if too little was applied for a rate."""
         source = self.get_source(cell.load)
         with self.open_replica(cell, source) as (server, sql):
             sql.run(sql.dialect.start_receive())
@@ -174,8 +175,8 @@ class ReplicationLab:
 
 
 def prime(cell: ReplicaCell, target: Target) -> None:
-    """Fills the cache as the load itself would: all data where they fit, else the leaves of the
-    index, which every transaction touches, and rows drawn at random."""
+    """Fills the replica's cache as the load would: with all data if they fit, else with the leaves
+    of the index, which every transaction touches, and rows at random."""
     benchmark = cell.load.benchmark
     if holds_all(cell) or not isinstance(benchmark, SysbenchOltp):
         return scan(target)
@@ -185,22 +186,23 @@ def prime(cell: ReplicaCell, target: Target) -> None:
 
 
 def holds_all(cell: ReplicaCell) -> bool:
-    """Returns whether the cache has room for all data."""
+    """Returns whether the cell's cache can hold all data."""
     return cell.cache_mib > FITS * 1024 * cell.load.data.gib
 
 
-def has_turned_over(before: dict[str, float], now: dict[str, float]) -> bool:
-    """Returns whether as many pages were read since `before` as the cache holds (counters of the
-    server)."""
-    return now[READS] - before[READS] >= now[PAGES] - now[FREE]
+def has_turned_over(before: dict[str, float], after: dict[str, float]) -> bool:
+    """Returns whether the server read as many pages between two readings of its counters as its
+    cache holds."""
+    return after[READS] - before[READS] >= after[PAGES] - after[FREE]
 
 
 def apply_backlog(
     sql: Statements, cell: ReplicaCell, transactions: int, set_balance: Callable[[], None] = lambda: None
 ) -> tuple[PerTransaction, tuple[tuple[float, int], ...]]:
-    """Applies until the cell's time is over or the backlog nearly gone, and returns the figures per
-    transaction of the part that counts, and samples (s since it began, transactions applied).
-    `set_balance` is called when the cache is warm. Raises CouldNotRun if too little was applied."""
+    """Starts to apply a backlog of `transactions` and waits until the cell's time is over or the
+    backlog nearly gone. Returns the figures per transaction after the warm-up, and samples (s since
+    the start, transactions applied). `set_balance` is called when the cache is warm. Raises
+    CouldNotRun if too little was applied."""
     began = time.monotonic()
     start, at_start = sql.count_done(), sql.read_status()
     end_at = transactions - LEFT_SHARE * (transactions - start)
@@ -210,24 +212,24 @@ def apply_backlog(
     warmup_s = cell.warmup_s if sql.mariadb else max(cell.warmup_s, AVERAGES_S)
     while True:
         time.sleep(LOOK_S)
-        now = sql.count_done()
-        gone = time.monotonic() - began
-        samples.append((gone, now))
+        applied = sql.count_done()
+        elapsed_s = time.monotonic() - began
+        samples.append((elapsed_s, applied))
         if (
             warm_at is None
-            and gone >= warmup_s
-            and (holds_all(cell) or gone >= MOST_WARM_S or has_turned_over(at_start, sql.read_status()))
+            and elapsed_s >= warmup_s
+            and (holds_all(cell) or elapsed_s >= MOST_WARM_S or has_turned_over(at_start, sql.read_status()))
         ):
             set_balance()
-            warm_at = gone if cell.balance_percent is None else gone + CREDITS_S
-        if first is None and warm_at is not None and gone >= warm_at:
+            warm_at = elapsed_s if cell.balance_percent is None else elapsed_s + CREDITS_S
+        if first is None and warm_at is not None and elapsed_s >= warm_at:
             first = count(sql)
-        if now >= end_at or (first is not None and time.monotonic() - first.at >= cell.seconds):
+        if applied >= end_at or (first is not None and time.monotonic() - first.at >= cell.seconds):
             break
         sql.count_received()
     if first is None or samples[-1][1] - first.applied < LEAST_TRANSACTIONS:
-        n = 0 if first is None else samples[-1][1] - first.applied
-        rule = f"applied {n} transactions in {samples[-1][0]:.0f} s, of which {warmup_s:g} s do not count"
+        counted = 0 if first is None else samples[-1][1] - first.applied
+        rule = f"applied {counted} transactions in {samples[-1][0]:.0f} s, of which {warmup_s:g} s do not count"
         raise CouldNotRun(cell.words, rule, "", "Let the source write more, or measure longer.")
     return compute_per_transaction(first, count(sql)), tuple(samples)
 

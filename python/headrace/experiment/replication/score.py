@@ -1,4 +1,4 @@
-"""Measured replicas next to what the model says of them, calibrated on others.
+"""Compares measured replicas with predictions of a model that is calibrated on others.
 
 The database behind a load of sysbench is the standard one. The applier's cost on this machine is
 calibrated on one or two replicas; the rest are predicted.
@@ -42,7 +42,7 @@ MODES = {"serial": "single", "ordered": "writeset", "unordered": "writeset"}
 
 @dataclass(frozen=True)
 class ScoredCell:
-    """A replica measured, and predicted without it."""
+    """A measured replica and its prediction from a calibration on others."""
 
     drained: Drained
     predicted_tps: float
@@ -56,7 +56,7 @@ class ScoredCell:
 
 @dataclass(frozen=True)
 class ScoredCourse:
-    """A course of lag, measured and predicted; times in s, None: never."""
+    """A measured course of lag with its predicted figures; times in s, None: never."""
 
     course: Course
     onset_s: float | None
@@ -66,7 +66,8 @@ class ScoredCourse:
 
 
 def make_standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWorkload:
-    """Returns the database of a load behind a cache of `cache_mib`."""
+    """Returns the standard database of a load of sysbench with a cache of `cache_mib`, under the
+    defaults of the lab's server."""
     benchmark = load.benchmark
     assert isinstance(benchmark, SysbenchOltp), load.name
     options = {
@@ -99,7 +100,8 @@ def make_standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWork
 
 
 def make_replica(cell: ReplicaCell, day: str | None = None) -> Replica:
-    """Returns the cell as the model takes it, on as many processors as this machine has."""
+    """Returns the replica of a cell for the model, on an instance with the processors of this
+    machine."""
     instance, _ = machine.choose_instance(day or core.newest_date())
     return Replica(
         cell.storage,
@@ -119,7 +121,7 @@ def make_replica(cell: ReplicaCell, day: str | None = None) -> Replica:
 
 
 def make_replica_run(drained: Drained) -> ReplicaRun:
-    """Returns a measured replica as a calibration takes it."""
+    """Returns the run of a measured replica for a calibration."""
     per, cell = drained.per, drained.cell
     return ReplicaRun(
         name=cell.words,
@@ -134,14 +136,14 @@ def make_replica_run(drained: Drained) -> ReplicaRun:
 
 
 def calibrate_workload(measured: Sequence[Drained], log: BinaryLogSample | None = None) -> TransactionWorkload:
-    """Returns the load's database with the applier of these replicas."""
+    """Returns the standard database of the load with an applier calibrated on measured replicas."""
     first = measured[0]
     workload = make_standard_workload(first.cell.load, first.cell.cache_mib)
     return calibrate_replica(workload, [make_replica_run(drained) for drained in measured], log)
 
 
 def score(workload: TransactionWorkload, measured: Sequence[Drained]) -> list[ScoredCell]:
-    """Predicts each cell and returns it next to its prediction."""
+    """Returns each measured replica with its prediction."""
     scores = []
     for drained in measured:
         run = make_replica_run(drained)
@@ -152,7 +154,8 @@ def score(workload: TransactionWorkload, measured: Sequence[Drained]) -> list[Sc
 
 
 def score_course(workload: TransactionWorkload, course: Course) -> ScoredCourse:
-    """Returns a measured course and its load's prediction: as many transactions, as long."""
+    """Returns a measured course with the prediction for the same number of transactions in the same
+    time."""
     seconds = max(1, round(course.load_s))
     rate = course.rate * course.load_s / seconds
     prediction = predict_replica(
@@ -165,11 +168,11 @@ def score_course(workload: TransactionWorkload, course: Course) -> ScoredCourse:
         seed=None,
         draws=0,
     )
-    behind = prediction.rows.filter(prediction.rows["lag_s"] >= ONSET_S)
+    late_rows = prediction.rows.filter(prediction.rows["lag_s"] >= ONSET_S)
     return ScoredCourse(
         course,
         # A row's lag is that of its end.
-        float(behind["t_s"][0]) + 1.0 if behind.height else None,
+        float(late_rows["t_s"][0]) + 1.0 if late_rows.height else None,
         prediction.summary["lag_at_load_end_s"],
         prediction.summary["peak_lag_s"],
         prediction.summary["catch_up_s"],
@@ -177,6 +180,6 @@ def score_course(workload: TransactionWorkload, course: Course) -> ScoredCourse:
 
 
 def compute_errors(scored: Sequence[ScoredCell]) -> tuple[float, float]:
-    """Returns median and largest absolute error, percent."""
+    """Returns the median and the largest absolute error of tps, percent."""
     percents = [abs(cell.error_percent) for cell in scored]
     return statistics.median(percents), max(percents)

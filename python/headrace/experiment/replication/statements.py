@@ -1,5 +1,4 @@
-"""The connection to a server of a replication experiment: statements of `servers.topology`, and
-figures of them."""
+"""The connection to a server of a replication experiment, for statements and counters."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ class Statements:
         self.connection.close()
 
     def ask_rows(self, statement: str) -> list[dict]:
-        """Returns the rows of an answer. Raises CouldNotRun with the server's words."""
+        """Runs a statement and returns its rows. Raises CouldNotRun with the server's message."""
         return ask_named_safely(self.connection, statement)
 
     def run(self, statements: Iterable[str]) -> None:
@@ -46,9 +45,9 @@ class Statements:
         accounts.create_account(self.server.paths, self.connection, self.dialect, self.server.host)
 
     def follow(self, source: Server, port: int | None = None) -> None:
-        """Points the server at a source on this machine, over TLS; nothing is received yet. `port`:
-        of a relay before it. The source's CA is left out: a replica without a port has no folder
-        for the CA of another server."""
+        """Points the server at a source on this machine, over TLS, without starting to receive;
+        `port` is that of a relay before the source. The source's CA is left out: a replica has no
+        folder for the CA of another server."""
         source_account = replace(accounts.make_source_options(self.server.paths, source), ssl_ca=None)
         self.run(self.dialect.point_at(source_account if port is None else replace(source_account, port=port)))
 
@@ -70,7 +69,8 @@ class Statements:
         return sum(channel.received.count() for channel in state.channels)
 
     def count_done(self) -> int:
-        """Returns the transactions in the server's own binary log and those it applied."""
+        """Returns the number of transactions that the server has executed, its own and applied
+        ones."""
         row = self.ask_rows(self.dialect.query_executed())[0]
         sets = [GtidSet.parse(str(value or ""), self.server.flavor) for value in row.values()]
         return max(gtids.count() for gtids in sets)

@@ -110,7 +110,7 @@ def run(options: LabOptions, progress: Progress = stay_silent, say: Say = stay_s
 def build_result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float) -> StudyResult:
     """Compares the article's statements with the measurement and with the model of the article's
     own servers."""
-    facts = machine.collect_identity("mariadb")
+    facts = machine.collect_machine_facts("mariadb")
     busiest = pairs[-1]
     busiest_source = model.simulate_source(model.BUSIEST)
     applier = {

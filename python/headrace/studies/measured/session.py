@@ -182,11 +182,8 @@ def find_resumable_cells(
 def run(
     module: ModuleType, options: LabOptions, progress: Progress = stay_silent, say: Say = stay_silent
 ) -> StudyResult:
-    """Runs a study's module on the lab.
-
-    Raises CouldNotRun when the machine lacks something, and as CellRunner.run; Ctrl-C leaves
-    finished cells in the store.
-    """
+    """Runs a study's module on the lab. Raises CouldNotRun when the machine lacks something, and as
+    CellRunner.run; Ctrl-C leaves finished cells in the store."""
     name, gib, store = module.STUDY.name, module.data_gib(options), options.runs
     machine.require(
         f"study {name} on the lab",
@@ -195,7 +192,7 @@ def run(
     )
     # A store that cannot be written is found out before anything is measured.
     store.drop(store.begin(name)[1])
-    session = Session(options, machine.collect_identity("mariadb" if module.ENGINES else None))
+    session = Session(options, machine.collect_machine_facts("mariadb" if module.ENGINES else None))
     cells = module.cells(options)
     probes = simulation.make_probe_cells(options.seed) if module.ENGINES else ()
 

@@ -186,7 +186,7 @@ def _judge_mysql(steps: base.StepProgress) -> tuple[list[base.Verdict], list[bas
 
 
 def _grows(run: ReplicaPrediction) -> bool:
-    """Says whether a replica's lag never falls after the first minute, and more than doubles."""
+    """Returns whether a replica's lag never falls after the first minute, and more than doubles."""
     lag = run.rows["lag_s"].to_list()[60:]  # the first minute fills queues
     return all(later >= earlier for earlier, later in zip(lag, lag[1:], strict=False)) and lag[-1] > 2 * lag[0]
 

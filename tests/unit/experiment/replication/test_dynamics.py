@@ -14,7 +14,7 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.experiment import DataSet
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
 from headrace.experiment.replication.counters import VOLUME, sum_volume_totals
-from headrace.experiment.replication.dynamics import Course, Look, compute_lag_course
+from headrace.experiment.replication.dynamics import Course, Look, compute_lags
 from headrace.lab.calls import VolumeTotals
 from headrace.mysql.statements import ask_named_safely, run
 
@@ -56,7 +56,7 @@ def test_lag_is_the_age_of_the_last_transaction_applied(seed):
         written.append(at)
         applied.append(free)
     looks = looked(written, applied, 0.1, free + 1)
-    for look, (_, lag) in zip(looks, compute_lag_course(looks), strict=True):
+    for look, (_, lag) in zip(looks, compute_lags(looks), strict=True):
         missing = [entry for entry, done in zip(written, applied, strict=True) if done > look.at_s >= entry]
         truth = look.at_s - min(missing) if missing else 0.0
         # Between two looks 0.1 s apart, and the gap to the next transaction (10 ms on average).
@@ -67,7 +67,7 @@ def test_a_constant_load_that_ends_is_as_the_formula_says():
     """lambda 200/s for 10 s, mu 100/s: lag at the end 10 (1 - 1/2) = 5 s; the backlog of 1,000 drains
     in 10 s, and the lag is 10 s just before it is gone: T (lambda / mu - 1)."""
     looks = [Look(t / 10, min(20 * t, 2000), min(10 * t, 2000)) for t in range(0, 210)]
-    lag = dict(compute_lag_course(looks))
+    lag = dict(compute_lags(looks))
     assert lag[10.0] == pytest.approx(5.0, abs=0.01)
     assert max(lag.values()) == pytest.approx(10.0, abs=0.11)
     assert lag[20.0] == 0.0

@@ -38,7 +38,7 @@ def end_servers(folder: Path) -> None:
     user = access.find_service_user()
     for name in record.list_names(folder):
         where = record.make_server_paths(folder, name)
-        while (process := processes.with_argument(f"--defaults-file={where.config}", user)) is not None:
+        while (process := processes.find_by_argument(f"--defaults-file={where.config}", user)) is not None:
             processes.end_process(process, signal.SIGKILL, 30)
         volumes.unmount_quietly(where)
         links.remove_named(where)
@@ -61,7 +61,7 @@ def left_of(lab: Lab, name: str) -> list[str]:
     texts = [f"volume {text}" for text in volumes.list_tagged(lab, name)]
     mounts = Path("/proc/self/mountinfo").read_text()
     texts += [f"mounted: {line}" for line in mounts.splitlines() if f" {where.run}" in line]
-    running = processes.with_argument(f"--defaults-file={where.config}", access.find_service_user())
+    running = processes.find_by_argument(f"--defaults-file={where.config}", access.find_service_user())
     texts += [] if running is None else [f"process {running.pid}"]
     texts += [str(folder) for folder in (where.state, where.run) if folder.exists()]
     return texts

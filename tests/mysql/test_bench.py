@@ -146,7 +146,7 @@ def test_no_password_is_kept_or_shown(measured, target, tmp_path):
     if password is not None:
         assert password.reveal().encode() not in data
         command = SysbenchOltp(**SMALL).build_command(target, RunLoad(1, 0, 1, 1), tmp_path)
-        assert all(password.reveal() not in word for word in command.words) and password.reveal() not in str(
+        assert all(password.reveal() not in word for word in command.arguments) and password.reveal() not in str(
             command.environment
         )
 

@@ -1,4 +1,4 @@
-"""Names the limits that can be the bottleneck, in sentences (`long`) and in tables (`short`).
+"""Names the limits that can be the bottleneck, in sentences and in tables.
 
 The names are the core's: `Cap::name` (crates/model/src/io.rs) for demand on a storage,
 `Binding::name` (crates/sim/src/mysql/interval.rs) for a database, which adds the clients, the
@@ -25,7 +25,7 @@ WORDS = {
     "degraded": ("a degradation of the volume", "degraded"),
 }
 LOG = "log-"
-# The limits that a lab counts for each volume, in the order of its tables.
+# The limits for which a lab counts how long requests of a volume waited, as its tables order them.
 COUNTED = ("volume-iops", "volume-throughput", "instance-iops", "instance-throughput")
 # Columns of a tick with the share of its time, 0 to 1, in which requests waited for each of them.
 OVER = {name: f"over_{name.replace('-', '_')}" for name in COUNTED}
@@ -43,7 +43,7 @@ def describe_cap(name: str | None) -> str:
 
 
 def label_cap(name: str | None) -> str:
-    """Returns `volume IOPS` for `volume-iops`, and `log: volume IOPS` for `log-volume-iops`."""
+    """Returns `volume IOPS` for `volume-iops`, `log: volume IOPS` for `log-volume-iops`."""
     name = name or "none"
     limit = name.removeprefix(LOG)
     words = WORDS.get(limit, (limit, limit))[1]
@@ -51,6 +51,6 @@ def label_cap(name: str | None) -> str:
 
 
 def name_column(name: str) -> str:
-    """Returns the column of a table of measurements with the share of time in which requests waited
-    for a limit: `cap_volume_iops`."""
+    """Returns the column of a measured run that holds the share of time (0 to 1) in which requests
+    waited for a limit: `cap_volume_iops` for `volume-iops`."""
     return f"cap_{name.replace('-', '_')}"

@@ -1,4 +1,4 @@
-"""Checks single values that a user gives, and shows values in errors and results in Python."""
+"""Checks single values that a user gives, and words them for errors and for results in Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ refuse_option = Refusals("the command's --help")
 
 
 def check_name(name: object) -> str:
-    """Returns a name that a file and a table can carry, or raises InputError."""
+    """Returns a name of 1 to 200 printable characters, not only blanks, or raises InputError."""
     if not isinstance(name, str) or not name.strip() or len(name) > 200 or not name.isprintable():
         raise refuse.input(f"name = {quote_value(name)}", "must be 1 to 200 printable characters")
     return name
@@ -28,8 +28,8 @@ def check_name(name: object) -> str:
 def check_choice(
     what: str, value: object, choices: Collection[str], refusals: Refusals = refuse_key, hint: str = ""
 ) -> str:
-    """Returns a value of `choices`, or raises an InputError of `refusals` that suggests the
-    nearest, else gives `hint`."""
+    """Returns a value of `choices`, or raises an InputError of `refusals` that suggests the nearest
+    choice, else gives `hint`. `what`: the name of the value in the error."""
     if isinstance(value, str) and value in choices:
         return value
     rule = f"must be one of {', '.join(choices)}"
@@ -37,7 +37,8 @@ def check_choice(
 
 
 def quote_value(value: object, limit: int = 60) -> str:
-    """Returns a value as short text for an error; even of integers too long for Python to print."""
+    """Returns the repr of a value, cut to `limit` characters; also of integers too long to
+    print."""
     try:
         text = repr(value)
     except ValueError:
@@ -46,14 +47,14 @@ def quote_value(value: object, limit: int = 60) -> str:
 
 
 def suggest_nearest(word: object, choices: Iterable[str]) -> str:
-    """Returns `Did you mean X?`, or "" when nothing is near. It has the rule of the core: a word
-    that differs in digits only, or in the number of its parts, was not mistyped."""
+    """Returns `Did you mean X?`, or "" when no choice is similar. A word that differs in digits
+    alone, or in the number of its dashes, is not taken for a slip: the core's rule."""
     from difflib import get_close_matches
 
-    given = quote_value(word, 100).strip("'\"")
-    letters = re.sub("[0-9]", "", given)
-    slips = [name for name in choices if re.sub("[0-9]", "", name) != letters and name.count("-") == given.count("-")]
-    near = get_close_matches(given, slips, n=1, cutoff=0.6)
+    typed = quote_value(word, 100).strip("'\"")
+    letters = re.sub("[0-9]", "", typed)
+    slips = [name for name in choices if re.sub("[0-9]", "", name) != letters and name.count("-") == typed.count("-")]
+    near = get_close_matches(typed, slips, n=1, cutoff=0.6)
     return f"Did you mean {near[0]}?" if near else ""
 
 
@@ -74,7 +75,8 @@ def check_number(
     hint: str = "",
 ) -> float:
     """Returns a finite number from `low` to `high` as a float, or raises an InputError of
-    `refusals` with `hint`; None: that of an option or of the workload file."""
+    `refusals` with `hint`. Without `refusals`, the error cites the help of the command where `what`
+    is an option (`--...`), else the reference of the workload file."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _make_range_refusal(what, quote_value(value), "must be a number", refusals, hint)
     unit = f" {unit}" if unit else ""
@@ -85,8 +87,8 @@ def check_number(
 
 
 def check_whole(what: str, value: object, low: int, high: int, refusals: Refusals | None = None) -> int:
-    """Returns a whole number from `low` to `high`, or raises an InputError of `refusals`; None:
-    that of an option or of the workload file."""
+    """Returns a whole number from `low` to `high`, or raises an InputError of `refusals` (None: as
+    in `check_number`)."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise _make_range_refusal(what, quote_value(value, 40), f"must be a whole number {low:,} to {high:,}", refusals)
     return value
@@ -103,15 +105,15 @@ def read_percent(text: str | None, what: str) -> float | None:
 
 
 def _make_range_refusal(what: str, value: str, rule: str, refusals: Refusals | None, hint: str = "") -> InputError:
-    """Returns the refusal, sourced by the command's help for an option, else the workload file."""
+    """Returns the error of a number out of its range, with the source that `check_number` names."""
     is_option = what.startswith("--")
     refusals = refusals or (refuse_option if is_option else refuse)
     return refusals.input(f"{what} = {value}", rule, hint or ("Give a number in that range." if is_option else ""))
 
 
 class Shown(ABC):
-    """A result. A subclass says in `describe_briefly` what stands between the parentheses of its
-    `repr`."""
+    """Base class of results, for Python and notebooks: `repr` is the class with
+    `describe_briefly()` in parentheses, and a notebook shows the HTML of `headrace.report_html`."""
 
     @abstractmethod
     def describe_briefly(self) -> str:
@@ -121,6 +123,5 @@ class Shown(ABC):
         return f"{type(self).__name__}({self.describe_briefly()})"
 
     def _repr_html_(self) -> str:
-        # Results know nothing of how they are drawn: reports read results, so they are asked
-        # through the facade.
+        # `report` imports the rooms of results, so results reach it through the facade alone.
         return import_module("headrace").report_html(self)

@@ -1,4 +1,4 @@
-"""Gives access to the compiled core, and turns its refusals into errors of ours.
+"""Gives access to the compiled core, and turns its refusals into InputError.
 
 Every other module imports the core from here: `from headrace.base import core`. The functions are
 listed in `headrace/_core.pyi`.
@@ -30,7 +30,7 @@ def translate_core_errors() -> Iterator[None]:
 
 
 def describe_day(as_of: str) -> str:
-    """Returns the day of limits and prices in words: with the newest day of the catalog where it is
-    later than that, since what holds then is not known."""
+    """Returns a day of limits and prices in words; a day that is later than the newest of the
+    catalog is followed by that one, whose limits and prices are used."""
     newest = newest_date()
     return f"{as_of} (newest known: {newest})" if as_of > newest else as_of

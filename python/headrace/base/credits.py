@@ -40,21 +40,22 @@ JUMP_SHARE = 0.05
 
 @dataclass(frozen=True)
 class CreditsLeft:
-    """`seconds` until the balance is empty: 0 when it is, infinity while it does not fall.
-    `soonest` and `latest`: the same at the highest and the lowest of the newest minutes, None
-    before two minutes have passed. `asked`: tokens taken a second, mean of the last `window_s`.
+    """Estimate of how long a balance lasts. `seconds` until it is empty: 0 when it is, infinity
+    while it does not fall. `soonest` and `latest`: the same at the highest and the lowest rate of
+    the newest minutes, None before two minutes have passed. `taken_per_s`: tokens taken a second,
+    mean of the last `window_s` seconds.
     """
 
     seconds: float
     soonest: float | None
     latest: float | None
-    asked: float
+    taken_per_s: float
     window_s: float
 
 
 class Emptying:
-    """Follows one balance, reading by reading. Without a `refill` a second, the tokens taken are
-    what the balance loses."""
+    """Estimates from successive readings of one credit balance when it is empty. Without a `refill`
+    a second, the tokens taken are what the balance loses."""
 
     def __init__(self, capacity: float, refill: float = 0.0) -> None:
         """Starts without a reading. `capacity`: tokens of the full balance; `refill`: tokens a
@@ -68,8 +69,9 @@ class Emptying:
         self._minute_s = self._minute_taken = 0.0
 
     def add(self, at_s: float, level: float, taken: float | None = None) -> None:
-        """Adds a reading at `at_s`, on a clock that does not jump; `taken`: tokens since the last
-        reading, if they are counted."""
+        """Adds a reading: `level` tokens at `at_s` of a monotonic clock, `taken` since the last
+        reading, if they are counted. A jump of the balance, which a call made, drops earlier
+        readings."""
         before, self._last = self._last, (at_s, level)
         if before is None:
             return
@@ -102,14 +104,15 @@ class Emptying:
         self._steps_s = self._minute_s = self._minute_taken = 0.0
 
     def estimate(self) -> CreditsLeft | None:
-        """Estimates when the balance is empty; None before two readings, unless empty already."""
+        """Returns when the balance is empty; None before two readings, unless it is empty already.
+        A change of the load drops the minutes before it."""
         if self._last is None:
             return None
         level = self._last[1]
         if not self._steps:
             return CreditsLeft(0.0, None, None, self.refill, 0.0) if self._is_empty(level) else None
-        many, changed = _count_since_change(self._steps, STEADY_SHARE * self.refill)
-        steps = list(self._steps)[-many:]
+        count, changed = _count_since_change(self._steps, STEADY_SHARE * self.refill)
+        steps = list(self._steps)[-count:]
         window_s = sum(step_s for step_s, _ in steps)
         if changed:
             self._minutes.clear()
@@ -129,12 +132,13 @@ class Emptying:
 
 
 def _count_since_change(steps: Sequence[tuple[float, float]], noise: float) -> tuple[int, bool]:
-    """Counts the newest steps that are of the present load, and says whether another was before."""
+    """Returns how many of the newest steps (s, fall of the balance a second) are of the present
+    load, and whether another load was before. `noise`: tokens a second that make no difference."""
     newest = list(reversed(steps))
     # The median: a burst of one second is not the load; of two seconds the newer counts.
-    few = [drain for _, drain in newest[: max(1, round(NEWEST_S / newest[0][0]))]]
-    usual = sorted(few)[len(few) // 2] if len(few) > 2 else few[0]
-    many, span_s, odd_s = 0, 0.0, 0.0
+    latest = [drain for _, drain in newest[: max(1, round(NEWEST_S / newest[0][0]))]]
+    usual = sorted(latest)[len(latest) // 2] if len(latest) > 2 else latest[0]
+    count, span_s, odd_s = 0, 0.0, 0.0
     for nth, (step_s, drain) in enumerate(newest, start=1):
         span_s += step_s
         if abs(drain - usual) > CHANGED_SHARE * max(abs(drain), abs(usual)) + noise:
@@ -142,11 +146,11 @@ def _count_since_change(steps: Sequence[tuple[float, float]], noise: float) -> t
             if odd_s >= CHANGE_S:
                 break
             continue
-        many, odd_s = nth, 0.0
+        count, odd_s = nth, 0.0
         if span_s >= WINDOW_S:
             return nth, False
     # The step in which the load changed belongs to both loads.
-    return (max(1, many - 1), odd_s >= CHANGE_S) if odd_s else (len(newest), False)
+    return (max(1, count - 1), odd_s >= CHANGE_S) if odd_s else (len(newest), False)
 
 
 def lasts_forever(estimate: CreditsLeft | None) -> bool:
@@ -155,7 +159,8 @@ def lasts_forever(estimate: CreditsLeft | None) -> bool:
 
 
 def describe_remaining(estimate: CreditsLeft) -> str:
-    """Returns `never`, `empty`, or the span: `42 s`, `31 min`, `5 h 10 m`, `9 d`."""
+    """Returns how long the balance lasts, as `42 s`, `5 h 10 m`, `9 d`, `empty` or `never`
+    (empty)."""
     if math.isinf(estimate.seconds):
         return "never"
     if estimate.seconds <= 0:
@@ -167,7 +172,8 @@ def describe_remaining(estimate: CreditsLeft) -> str:
 
 
 def describe_emptying(estimate: CreditsLeft, brief: bool = False) -> str:
-    """Returns it in a sentence, with its interval if the minutes differ, unless `brief`."""
+    """Returns when the balance is empty as a clause, `empty in 31 min (28 min to 35 min)`: with the
+    interval if the newest minutes differ and `brief` is off."""
     text = describe_remaining(estimate)
     if text == "never":
         return "credits do not fall"

@@ -5,8 +5,8 @@ A document is described by structs, one for each table; the types carry the rang
 
     class Benchmark(DocumentTable):                             # unknown keys are refused
         name: Literal["sysbench-tpcc", "sysbench-oltp", "own"]  # one of several words
-        tables: Annotated[int, between(1, 1_000_000)] | None = None
-        wait: Annotated[float, between(0.0, 1e7, "ms")] = 0.0   # finite, from 0 to 1e7
+        tables: Annotated[int, annotate_range(1, 1_000_000)] | None = None
+        wait: Annotated[float, annotate_range(0.0, 1e7, "ms")] = 0.0  # finite, from 0 to 1e7
         path: Annotated[str, annotate_rule("must be the path of a file")] | None = None
 
     RUN_FILE = DocumentKind("a run description", "headrace-run", 1, DOC, begin="...", other="...")
@@ -62,8 +62,8 @@ def annotate_range(low: float, high: float, unit: str = "") -> msgspec.Meta:
 def annotate_rule(
     rule: str, hint: str = "", *, least: int | None = None, most: int | None = None, pattern: str | None = None
 ) -> msgspec.Meta:
-    """Returns the annotation with the words of a rule, and with `least` and `most` length or a
-    pattern of a text."""
+    """Returns the annotation of a text with `least` to `most` characters that matches `pattern`;
+    `rule` and `hint` are those of the error."""
     return msgspec.Meta(min_length=least, max_length=most, pattern=pattern, extra={"rule": rule, "hint": hint})
 
 
@@ -86,7 +86,8 @@ class DocumentKind:
 
 
 def parse_toml(name: str, content: bytes, kind: DocumentKind) -> dict:
-    """Returns the document in `content`, with its format and version checked. Raises InputError."""
+    """Returns the TOML document in `content` as a dict, once its format and version are those of
+    `kind`. `name`: the file's, for errors. Raises InputError."""
     if not content.strip():
         raise InputError(name, "the file is empty", kind.source, kind.begin)
     try:
@@ -99,8 +100,8 @@ def parse_toml(name: str, content: bytes, kind: DocumentKind) -> dict:
         tool = guess(text)
         if tool and tool != OWN_FILE:
             raise InputError(name, f"looks like {tool} and is not {kind.name}", kind.source, kind.other) from None
-        complaint = " ".join(str(error)[:LONGEST_COMPLAINT].split())
-        raise InputError(name, f"is not valid TOML: {complaint}", "toml.io, v1.0", kind.again) from None
+        message = " ".join(str(error)[:LONGEST_COMPLAINT].split())
+        raise InputError(name, f"is not valid TOML: {message}", "toml.io, v1.0", kind.again) from None
     file_format, version = document.get("format"), document.get("version")
     if file_format != kind.format:
         rule = f'the file must begin with format = "{kind.format}"'
@@ -136,10 +137,9 @@ def convert(value: object, kind: object, *, source: str, at: str = "", where: st
 
 
 def convert(value: object, kind: object, *, source: str, at: str = "", where: str = "") -> Any:
-    """Converts `value` to a `kind`: a DocumentTable, or any type of msgspec. Raises InputError.
-
-    `at`: the key in the document; "" for the document as a whole, which `where` then names.
-    """
+    """Returns `value` as a `kind`: a DocumentTable, or any type of msgspec. Raises InputError for
+    the first part that does not fit. `at`: the key in the document; "" for the document as a whole,
+    which `where` then names. `source`: the page that describes it."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
@@ -148,7 +148,7 @@ def convert(value: object, kind: object, *, source: str, at: str = "", where: st
 
 
 def refuse_unknown_keys(table: dict, known_names: Collection[str], where: str, source: str, at: str = "") -> None:
-    """Refuses a key that is not among the names, with the nearest name as the hint."""
+    """Raises InputError for a key that is not a known name, with the nearest name as the hint."""
     for key in table:
         if key not in known_names:
             hint = suggest_nearest(key, known_names) or f"Known: {', '.join(known_names)}."
@@ -156,7 +156,7 @@ def refuse_unknown_keys(table: dict, known_names: Collection[str], where: str, s
 
 
 def require_keys(table: dict, needed: tuple[str, ...], source: str, at: str = "", hint: str = "") -> None:
-    """Refuses a table that lacks a key."""
+    """Raises InputError for a table that lacks one of the `needed` keys."""
     for key in needed:
         if key not in table:
             raise InputError(f"{_join_keys(at, key)} is missing", "this key is needed", source, hint)
@@ -219,10 +219,10 @@ def _describe_rule(value: object, kind: object, constraints: dict) -> tuple[str,
         return constraints["rule"], ""
     if kind in (int, float):
         number = "a whole number" if kind is int else "a number"
-        wrong = (
+        wrong_type = (
             isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and isinstance(value, float))
         )
-        if wrong or constraints.get("ge") is None:
+        if wrong_type or constraints.get("ge") is None:
             return f"must be {number}", ""
         span = f"{constraints['ge']:,.10g} to {constraints['le']:,.10g}{constraints.get('unit', '')}"
         return f"must be {'a whole number ' if kind is int else ''}{span}", ""

@@ -31,7 +31,7 @@ def to_plain(value: object) -> object:
 
 
 def pick_fields(value: object, *names: str) -> dict[str, object]:
-    """Returns attributes of a value by their names, for a row or document that has others too."""
+    """Returns the attributes of a value that have these names, by name."""
     return {name: getattr(value, name) for name in names}
 
 
@@ -40,8 +40,8 @@ class Text:
 
 
 class Document:
-    """A dataclass as JSON has it: its fields by name but for those that are `omitted`, then the
-    properties that are `computed`; all of it behind the name of its schema, if it has one:
+    """Base class of dataclasses that are written as JSON: the name of the `schema`, if there is
+    one, then the fields by name without those in `omitted`, then the properties in `computed`:
     `class Replay(Document, schema="headrace-replay/1", computed=("name",))`."""
 
     _schema: ClassVar[str] = ""
@@ -53,11 +53,11 @@ class Document:
         cls._schema, cls._computed, cls._omitted = schema, computed, omitted
 
     def list_entries(self) -> dict[str, object]:
-        """Returns what the document has, by name and not yet converted."""
+        """Returns the fields and computed properties by name, not yet converted for JSON."""
         names = [member.name for member in fields(self) if member.name not in self._omitted]  # pyright: ignore[reportArgumentType]
         return pick_fields(self, *names, *self._computed)
 
     def to_dict(self) -> dict[str, object]:
-        """Returns what JSON can hold, and `--output json` prints."""
+        """Returns the document as `--output json` prints it: values that JSON can hold, by name."""
         schema: dict[str, object] = {"schema": self._schema} if self._schema else {}
         return schema | {name: to_plain(value) for name, value in self.list_entries().items()}

@@ -33,7 +33,8 @@ EXTRAS = {
 
 
 def explain_missing(error: ImportError) -> CouldNotRun | None:
-    """Returns the refusal that names the extra for a missing optional module, None for any other.
+    """Returns the refusal that names the extra for a missing optional module, None for any other
+    error.
 
     A module that exists but cannot be loaded (a broken installation) raises another ImportError,
     which is not explained.
@@ -47,8 +48,8 @@ def explain_missing(error: ImportError) -> CouldNotRun | None:
 
 @contextmanager
 def import_optional() -> Iterator[None]:
-    """Raises CouldNotRun, with the extra to install, if an import in the block fails for lack of
-    it.
+    """Turns the failure of an import in the block, for lack of an extra, into CouldNotRun, which
+    names the extra.
 
     with import_optional():
         from scipy.optimize import least_squares

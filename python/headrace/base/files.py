@@ -21,7 +21,7 @@ refuse = Refusals("docs/reference/workload-file.md")
 
 
 def make_path(name: object) -> Path:
-    """Returns a file's name as a path. Raises InputError for a value that is not a name."""
+    """Returns a file's name as a path. Raises InputError for "", and for other types."""
     if name == "":
         raise refuse.input("''", "is empty, and no file name", "Name a file.")
     if isinstance(name, (str, os.PathLike)) and not isinstance(name, bytes):
@@ -87,7 +87,7 @@ def check_output(
 
 
 def is_same_file(path: Path, other: Path) -> bool:
-    """Says whether two names lead to the same file."""
+    """Returns whether two paths lead to the same file; False if one of them does not exist."""
     try:
         return os.path.samefile(path, other)
     except (OSError, ValueError):  # a file does not exist, or its name is impossible
@@ -122,7 +122,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def explain_unwritable(path: Path, hint: str, source: str = "") -> Iterator[None]:
-    """Turns an OSError of the block into CouldNotRun: this file or folder cannot be written."""
+    """Turns an OSError of the block into CouldNotRun, which says that `path` cannot be written."""
     try:
         yield
     except OSError as error:
@@ -160,31 +160,32 @@ def hold_draft(path: Path) -> Iterator[Path]:
 
 
 def move_over(draft: str | Path, path: Path) -> None:
-    """Gives a file or folder its final name, within a filesystem and at once: a reader sees the old
-    or the new. Raises OSError."""
+    """Renames a file or folder over another of the same filesystem, atomically: a reader sees the
+    old or the new. Raises OSError."""
     os.replace(draft, path)
 
 
 def write_back(handle: int) -> None:
-    """Writes the dirty pages of an open file's filesystem to its device. Raises OSError."""
+    """Writes the dirty pages of an open file's whole filesystem to its device. Raises OSError."""
     if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def shorten_name(path: object) -> str:
-    """Returns a file's name for an error, shortened in the middle: its end is telling."""
+    """Returns a file's name for an error, shortened in the middle."""
     text = str(path)
     return text if len(text) <= 120 else f"{text[:40]}...{text[-40:]} ({len(text)} characters)"
 
 
 def get_reason(error: Exception) -> str:
-    """Returns the message of the operating system, without its number."""
+    """Returns the operating system's message without its number, else the error's first line."""
     return getattr(error, "strerror", None) or str(error).splitlines()[0]
 
 
 def get_hint(error: Exception, otherwise: str) -> str:
-    """Returns what to do about a file that cannot be opened, read or written."""
+    """Returns what to do about a file that cannot be opened, read or written, by the error's
+    number; `otherwise` for numbers that are not known here."""
     return {
         errno.ENAMETOOLONG: "Use a shorter name: most file systems allow 255 bytes.",
         errno.ENOSPC: "Free some space or write elsewhere.",
@@ -204,8 +205,9 @@ HEAD_CHARACTERS = 200_000
 
 
 @cache
-def _signs() -> list[tuple[str | None, str, re.Pattern]]:
-    """Returns (format or None, what to call it, what gives it away); the first match wins."""
+def _read_signs() -> list[tuple[str | None, str, re.Pattern]]:
+    """Returns the rows of signs.toml as (format that reads such a file or None, the tool's name,
+    pattern); the first pattern that matches decides. The rows are read once."""
     # \s also matches line ends, and "^\s*" over many empty lines takes quadratic time: blanks are
     # meant.
     return [
@@ -218,12 +220,12 @@ def detect(text: str) -> tuple[str | None, str | None]:
     """Returns the format that can read a text or None, and the tool it looks like or None, from its
     first 200,000 characters."""
     head = text[:HEAD_CHARACTERS]
-    for kind, name, sign in _signs():
+    for kind, name, sign in _read_signs():
         if sign.search(head):
             return kind, name
     return None, None
 
 
 def guess(text: str) -> str | None:
-    """Returns what a file looks like, in words, or None."""
+    """Returns the tool that a file's text looks like, in words, or None."""
     return detect(text)[1]

@@ -1,7 +1,7 @@
-"""Imports that wait: a file names at its top what it needs, and loads it when it is used: a command
-its planner (`--help` loads little), a report its charts.
+"""Defers imports: a file names at its top the modules that it needs, and each is loaded at its
+first use, so that `--help` of a command loads little.
 
-    with lazily():
+    with defer_imports():
         from headrace import planner
         from headrace.report import plan as plan_report
 
@@ -23,8 +23,8 @@ Names = Mapping[str, object] | None
 _block_lock = threading.Lock()
 
 
-class _Waiting:
-    """A module that is imported when a name of it is used."""
+class _DeferredModule:
+    """Stands for a module, which is imported when a name of it is used."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -33,36 +33,36 @@ class _Waiting:
         return getattr(import_module(self._name), name)
 
 
-class _Package:
-    """Package whose names `from` may take before it is imported: each of them is a module that
-    waits."""
+class _DeferredPackage:
+    """Stands for a package in `from PACKAGE import MODULE`: each name of it is a deferred
+    module."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, name: str) -> _Waiting:
-        return _Waiting(f"{self._name}.{name}")
+    def __getattr__(self, name: str) -> _DeferredModule:
+        return _DeferredModule(f"{self._name}.{name}")
 
 
 @contextmanager
 def defer_imports() -> Iterator[None]:
-    """Lets the imports of a block wait. Nothing but imports may stand in it. Imports of other
-    threads meanwhile work as usual."""
+    """Defers the imports of a block, in which nothing else may stand, to the first use of each
+    module. Imports of other threads meanwhile work as usual."""
     own_thread = threading.get_ident()
 
-    def wait(
+    def defer(
         name: str, names: Names = None, values: Names = None, parts: Sequence[str] | None = None, level: int = 0
     ) -> Any:
-        """Replaces `__import__` in the block: returns a module that waits; imports of other threads
-        work as usual."""
+        """Replaces `__import__` in the block: returns a deferred module or package; imports of
+        other threads work as usual."""
         if threading.get_ident() != own_thread:
-            return usual(name, names, values, parts or (), level)
-        return _Package(name) if parts else _Waiting(name)
+            return original(name, names, values, parts or (), level)
+        return _DeferredPackage(name) if parts else _DeferredModule(name)
 
     with _block_lock:
-        usual = builtins.__import__
-        builtins.__import__ = wait
+        original = builtins.__import__
+        builtins.__import__ = defer
         try:
             yield
         finally:
-            builtins.__import__ = usual
+            builtins.__import__ = original

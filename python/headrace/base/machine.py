@@ -25,9 +25,9 @@ class NotInstalled(CouldNotRun):
 
 @dataclass(frozen=True)
 class ToolKind:
-    """The signs of a tool. `names`: tried in this order. `version`: pattern of its number in
-    what `--version` prints. `least`: the oldest version whose output is read here. `package`: its
-    package in Debian."""
+    """Describes a tool. `names`: of its program, tried in this order. `version`: pattern of the
+    number that `--version` prints. `least`: the oldest version whose output is read here.
+    `package`: its package in Debian. `used_by`: the benchmarks that run it."""
 
     names: tuple[str, ...]
     version: str
@@ -59,9 +59,8 @@ TOOLS = {
 
 
 def count_threads_per_core() -> int | None:
-    """Returns how many of this machine's processors share a core, as the kernel says; None where it
-    does not. A virtual machine is told what its host chose to tell: processors that it calls cores
-    do not wait for each other, whatever they are."""
+    """Returns how many of this machine's processors share a core (hyper-threads), as the kernel
+    says; None where it does not. In a virtual machine this is what the host shows it."""
     try:
         text = SIBLINGS_FILE.read_text().strip()
     except OSError:
@@ -71,8 +70,8 @@ def count_threads_per_core() -> int | None:
 
 
 def find_executable(name: str) -> str | None:
-    """Returns the path of a program, or None. sbin is searched even when it is not in PATH: its
-    programs run as root."""
+    """Returns the path of a program, None if it is not installed. /usr/sbin and /sbin are searched
+    even when they are not in PATH."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin:/sbin")
 
 
@@ -84,10 +83,10 @@ def require_program(name: str, package: str) -> str:
     return path
 
 
-def ends_with_us(*words: str) -> tuple[str, ...]:
-    """Returns the words of a command that is killed with the thread that starts it: when this
-    process is killed, nothing of it goes on. Raises NotInstalled."""
-    return (require_program("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *words)
+def add_death_signal(*arguments: str) -> tuple[str, ...]:
+    """Returns a command with setpriv(1) before it, so that it gets SIGKILL when the thread that
+    starts it ends, also where this process is killed. Raises NotInstalled."""
+    return (require_program("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *arguments)
 
 
 def find_tool(name: str) -> Tool:
@@ -112,7 +111,7 @@ def find_tool(name: str) -> Tool:
 
 @dataclass(frozen=True)
 class ToolState:
-    """`state`: fine, missing, or unfit (too old, or does not answer); `hint`: what to do."""
+    """A tool on this machine. `state`: fine, missing, or unfit (too old, or silent)."""
 
     tool: str
     state: str
@@ -123,16 +122,16 @@ class ToolState:
 
 
 def list_tools() -> list[ToolState]:
-    """Returns the state of every tool that the benchmarks use."""
+    """Returns the state of every tool in TOOLS; runs those that are installed for their version."""
     states = []
     for name, kind in TOOLS.items():
         try:
             tool = find_tool(name)
             states.append(ToolState(name, "fine", tool.version, tool.path, kind.used_by, ""))
-        except NotInstalled as lack:
-            states.append(ToolState(name, "missing", "", "", kind.used_by, lack.hint))
-        except CouldNotRun as lack:
-            states.append(ToolState(name, "unfit", "", lack.value, kind.used_by, f"{lack.rule}: {lack.hint}"))
+        except NotInstalled as error:
+            states.append(ToolState(name, "missing", "", "", kind.used_by, error.hint))
+        except CouldNotRun as error:
+            states.append(ToolState(name, "unfit", "", error.value, kind.used_by, f"{error.rule}: {error.hint}"))
     return states
 
 

@@ -13,7 +13,7 @@ MOUNT_TABLE = Path("/proc/self/mountinfo")
 @dataclass(frozen=True)
 class Mount:
     """A line of mountinfo. `number`: MAJOR:MINOR of the filesystem. `options`: of the mount and of
-    the filesystem. `read_only`: the whole filesystem is, for everyone."""
+    the filesystem. `read_only`: whether the whole filesystem is read-only, not this mount alone."""
 
     number: str
     place: str
@@ -23,12 +23,12 @@ class Mount:
     read_only: bool
 
     def find_option(self, name: str) -> str | None:
-        """Returns the value of `name=value`."""
+        """Returns the value of the option `name=value`, None if the mount has no such option."""
         return next((option.partition("=")[2] for option in self.options if option.startswith(f"{name}=")), None)
 
 
 def parse_mounts(text: str) -> list[Mount]:
-    """Returns the mounts in order: a later mount hides an earlier one at its place."""
+    """Returns the mounts in order: a later mount hides an earlier one at the same place."""
     mounts = []
     for line in text.splitlines():
         before, _, after = line.partition(" - ")

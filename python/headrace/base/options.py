@@ -81,7 +81,7 @@ class Option:
 
     @property
     def metavar(self) -> str:
-        """The word for its value: the unit, GIB_PER_DAY for "GiB a day"."""
+        """The word for the value in a help text; without `value` the unit, such as GIB_PER_DAY."""
         return self.value or self.unit.upper().replace(" A ", "_PER_") or "N"
 
 
@@ -91,7 +91,7 @@ def spell_flag(name: str) -> str:
 
 
 class SettingRow(TypedDict):
-    """A setting as a page reads it; what it does not have is None."""
+    """A setting as a page reads it to build a control; what it does not have is None."""
 
     name: str
     flag: str
@@ -109,8 +109,8 @@ class SettingRow(TypedDict):
 
 @dataclass(frozen=True)
 class OptionField:
-    """An option with what its field says of it. `many`: its value is a list. `empty`: it may be
-    None, and is by default."""
+    """An option with the name, type and default of the field that it stands at. `many`: its value
+    is a list. `empty`: it may be None, and is by default."""
 
     name: str
     option: Option
@@ -127,7 +127,7 @@ class OptionField:
 
     @property
     def help(self) -> str:
-        """The sentence of the option, with its scope and the value that holds without it."""
+        """The help of the option, with its scope before and the words of its default behind."""
         option = self.option
         scoped = f"{option.scope}: {option.help[0].lower()}{option.help[1:]}" if option.scope else option.help
         return scoped + (f" Default: {self.usual}." if self.usual else "")
@@ -144,7 +144,7 @@ class OptionField:
         return self.kind in ("number", "whole")
 
     def describe(self) -> SettingRow:
-        """Returns it as a page reads it to build a control; JSON-able."""
+        """Returns the setting as a row for a page, of values that JSON can hold."""
         option = self.option
         return {
             "name": self.name,
@@ -162,8 +162,8 @@ class OptionField:
         }
 
     def check(self, value: object) -> object:
-        """Returns a value, a number as a float; raises InputError where it is out of its range, or
-        none of its choices."""
+        """Returns a value of the setting, a number as a float. Raises InputError for a value that
+        is out of range, or is not one of the choices."""
         low, high = self.option.least, self.option.most
         if self.many or (value is None and self.empty):
             return value
@@ -178,7 +178,7 @@ class OptionField:
         return check_number(self.name, value, low, high, self.option.unit)
 
     def format_for_docstring(self) -> str:
-        """Returns its line of a docstring."""
+        """Returns the lines that describe the setting in a docstring."""
         option = self.option
         facts = [self.option.unit or self.option.value, " or ".join(self.choices)]
         if option.least is not None and option.most is not None:
@@ -190,12 +190,12 @@ class OptionField:
 
 
 def find_option(annotation: object) -> Option | None:
-    """Returns the option of an annotation, None where it has none."""
+    """Returns the Option in an annotation, None if it has none."""
     return next((mark for mark in getattr(annotation, "__metadata__", ()) if isinstance(mark, Option)), None)
 
 
 def read_setting(name: str, annotation: object, default: object) -> OptionField:
-    """Returns what a field with an option says. `annotation`: resolved, with its option."""
+    """Returns the option in a resolved `annotation` of a field, with its name, type and default."""
     bare = get_args(annotation)[0]
     kinds = list(get_args(bare)) if get_origin(bare) not in (None, Literal, list, tuple, Sequence) else [bare]
     kinds = [kind for kind in kinds if not isinstance(kind, str)]
@@ -216,8 +216,8 @@ def read_setting(name: str, annotation: object, default: object) -> OptionField:
 
 
 class _Names(dict[str, object]):
-    """Maps names of a module to their values; a name that the module imports for a type checker
-    alone, and therefore lacks, stands for any object."""
+    """Maps names of a module to their values; a name that the module lacks, because it imports it
+    for a type checker alone, is `object`."""
 
     def __missing__(self, name: str) -> type:
         return object
@@ -238,7 +238,8 @@ def read_hints(of: Callable[..., object]) -> dict[str, object]:
 
 @functools.cache
 def list_settings(group: type) -> tuple[OptionField, ...]:
-    """Returns the settings of a dataclass in their order; a field without an option is none."""
+    """Returns the settings of a dataclass in the order of its fields; a field without an option is
+    not a setting. The answer is cached."""
     hints = read_hints(group)
     return tuple(
         read_setting(field.name, hints[field.name], _get_default(field))
@@ -252,13 +253,13 @@ def _get_default(field: Field) -> object:
 
 
 def describe(group: type) -> list[SettingRow]:
-    """Returns the settings of a dataclass as a page reads them; JSON-able."""
+    """Returns the settings of a dataclass as rows for a page, of values that JSON can hold."""
     return [setting.describe() for setting in list_settings(group)]
 
 
 def complete(settings: S) -> S:
-    """Returns a value of a dataclass of settings, checked, with values in place of None where the
-    options name them. Raises InputError."""
+    """Returns settings once each value is checked, with the value `otherwise` of its option in the
+    place of None. Raises InputError."""
     values: dict[str, object] = {}
     for setting in list_settings(type(settings)):
         value = setting.check(getattr(settings, setting.name))
@@ -267,19 +268,21 @@ def complete(settings: S) -> S:
 
 
 def list_given(settings: object, scope: str = "") -> Iterator[OptionField]:
-    """Yields the settings that differ from their default; with `scope`, of these alone."""
+    """Yields the settings that differ from their default; with `scope`, those of that scope
+    alone."""
     for setting in list_settings(type(settings)):
         if (not scope or setting.option.scope == scope) and getattr(settings, setting.name) != setting.default:
             yield setting
 
 
 class takes(Generic[P, S]):
-    """Makes a function of workloads and a settings value one of workloads and keyword arguments:
-    those that the dataclass `settings` has. The docstring gets a line for each."""
+    """Decorates a function whose last parameter is a value of the dataclass `settings`: it then
+    takes the fields of that dataclass as keyword arguments, and its docstring gets a line for
+    each."""
 
     def __init__(self, settings: Callable[P, S], what: str) -> None:
-        """Takes the class of the settings, and `what` they are of, for the refusal of an unknown
-        setting: "a plan"."""
+        """Takes the dataclass of the settings, and `what` they are settings of ("a plan"), for the
+        error of an unknown one."""
         self.settings, self.what = settings, what
 
     @overload
@@ -287,20 +290,21 @@ class takes(Generic[P, S]):
     @overload
     def __call__(self, function: Callable[[A, B, S], R]) -> Callable[Concatenate[A, B, P], R]: ...
     def __call__(self, function: Callable[..., R]) -> Callable[..., R]:
-        """Returns the function with a keyword argument for each setting; when called it raises
-        InputError for an unknown name."""
+        """Returns the function with a keyword argument for each setting; a call with another
+        keyword raises InputError."""
         group = self.settings
         assert isinstance(group, type)
         *parameters, last = inspect.signature(function).parameters.values()
         names, hints = {field.name: field for field in fields(group)}, read_hints(group)
 
         @functools.wraps(function)
-        def call(*values: object, **given: object) -> R:
-            by_name = {part.name: given.pop(part.name) for part in parameters[len(values) :] if part.name in given}
-            self.refuse_unknown(given, names, f"headrace.{function.__name__}")
-            return function(*values, **by_name, **{last.name: group(**given)})
+        def call(*values: object, **keywords: object) -> R:
+            rest = parameters[len(values) :]
+            by_name = {part.name: keywords.pop(part.name) for part in rest if part.name in keywords}
+            self.refuse_unknown(keywords, names, f"headrace.{function.__name__}")
+            return function(*values, **by_name, **{last.name: group(**keywords)})
 
-        keywords = [
+        options = [
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
@@ -309,14 +313,14 @@ class takes(Generic[P, S]):
             )
             for name, field in names.items()
         ]
-        call.__signature__ = inspect.Signature([*parameters, *keywords])  # pyright: ignore[reportAttributeAccessIssue]
+        call.__signature__ = inspect.Signature([*parameters, *options])  # pyright: ignore[reportAttributeAccessIssue]
         lines = "\n".join(setting.format_for_docstring() for setting in list_settings(group))
         call.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSettings, each by its name:\n\n{lines}\n"
         return call
 
-    def refuse_unknown(self, given: Mapping[str, object], names: Collection[str], source: str) -> None:
-        """Raises InputError for a name that is none of `names`."""
-        for name, value in given.items():
+    def refuse_unknown(self, values: Mapping[str, object], names: Collection[str], source: str) -> None:
+        """Raises InputError for the first of `values` whose name is not in `names`."""
+        for name, value in values.items():
             if name not in names:
                 hint = f"Known: {', '.join(sorted(names))}."
                 raise InputError(f"{name} = {value!r}", f"is not a setting of {self.what}", source, hint)
@@ -375,6 +379,6 @@ FALSE = ("0", "off", "false", "no")
 
 
 def as_bytes(text: str | None) -> float | None:
-    """Returns a size, perhaps with K, M, G, T, P, E (powers of 1024), in bytes, or None."""
+    """Returns a size such as `16M` (K to E: powers of 1024) in bytes; None for another text."""
     match = SIZE.match((text or "").strip())
     return None if match is None else float(int(match[1]) * UNITS[match[2].lower()])

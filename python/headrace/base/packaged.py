@@ -7,7 +7,7 @@ from importlib.resources import files
 
 
 def read_text(package: str, *path: str) -> str:
-    """Returns the text of a file in the folder of a package, such as "headrace.operate.doctor"."""
+    """Returns the text of a file in a Python package, such as "headrace.operate.doctor"."""
     return files(package).joinpath(*path).read_text(encoding="utf-8")
 
 

@@ -4,7 +4,7 @@ later.
 to the end      run_to_end, run_checked
 line by line    run_lines: both streams, a limit of time, and nothing left running afterwards
 any other way   spawn: for pipelines, and for programs that are handed open files
-long-lived      start, look_up, with_argument, end_process: a server that outlives this process
+long-lived      start, look_up, find_by_argument, end_process: a server that outlives this process
 failures        find_telling_lines: the lines of an output that say what went wrong
 """
 
@@ -64,7 +64,7 @@ class User:
 
 
 def spawn(
-    words: Sequence[str],
+    arguments: Sequence[str],
     *,
     stdin: ProcessStream = subprocess.DEVNULL,
     stdout: ProcessStream = subprocess.DEVNULL,
@@ -76,15 +76,15 @@ def spawn(
     passed: Iterable[int] = (),
     own_session: bool = True,
 ) -> subprocess.Popen[bytes]:
-    """Starts a program and returns at once; no other function of the package starts one that it
-    does not wait for. Raises OSError.
+    """Starts a program and returns its process at once. Every other function that starts a program
+    without waiting for it calls this one. Raises OSError.
 
     `folder`, `environment`: None is the caller's. `user`: with this account's rights and no others.
-    `umask`: -1 is the caller's. `passed`: open files that it inherits. In a session of its own,
-    Ctrl-C on the terminal reaches headrace alone, which ends the program when it has what it needs.
+    `umask`: -1 is the caller's. `passed`: open files that it inherits. `own_session`: in a session
+    of its own, Ctrl-C on the terminal reaches headrace alone, which then ends the program.
     """
     return subprocess.Popen[bytes](
-        words,
+        arguments,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
@@ -101,14 +101,14 @@ def spawn(
 
 @dataclass(frozen=True)
 class Command:
-    """A command to run. `words` and `environment` hold no password: both are seen in lists of
-    processes.
+    """A command to run. `arguments`, the program first, and `environment` hold no password: both
+    are seen in lists of processes.
 
     `environment` goes on top of the caller's. `user`: with this account's rights and no others, and
     with PRIVATE_ENVIRONMENT instead of the caller's. `what`: its name in errors.
     """
 
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     folder: Path = Path("/")
     environment: Mapping[str, str] = field(default_factory=dict)
     stdin: Path | None = None
@@ -118,7 +118,7 @@ class Command:
     @property
     def label(self) -> str:
         """The command's name in errors."""
-        return self.what or self.words[0]
+        return self.what or self.arguments[0]
 
     def start_process(self, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
         """Starts the process and returns it. Raises CouldNotRun when it cannot be started."""
@@ -126,7 +126,7 @@ class Command:
             with contextlib.ExitStack() as stack:
                 stdin = stack.enter_context(open(self.stdin, "rb")) if self.stdin else subprocess.DEVNULL
                 return spawn(
-                    self.words,
+                    self.arguments,
                     folder=self.folder,
                     environment={**(os.environ if self.user is None else PRIVATE_ENVIRONMENT), **self.environment},
                     stdin=stdin,
@@ -138,12 +138,12 @@ class Command:
         except (OSError, subprocess.SubprocessError) as error:
             reason = getattr(error, "strerror", None) or error
             hint = "Is it installed, built for this machine, and may it be run?"
-            raise CouldNotRun(self.label, f"could not be started: {reason}", self.words[0], hint) from None
+            raise CouldNotRun(self.label, f"could not be started: {reason}", self.arguments[0], hint) from None
 
 
 @dataclass(frozen=True)
 class Completed:
-    """A program that ended by itself: exit code (below 0: a signal), and what it wrote."""
+    """A program that ended: its exit code (below 0: a signal) and what it wrote."""
 
     code: int
     output: str
@@ -151,36 +151,38 @@ class Completed:
 
 
 def run_to_end(command: Command, timeout_s: float, hint: str = "") -> Completed:
-    """Runs a command to its end, whatever its exit code. Raises CouldNotRun when it cannot be
-    started or does not end within `timeout_s`."""
+    """Runs a command and waits for its end, whatever its exit code. Raises CouldNotRun when it
+    cannot be started, or is ended because it takes longer than `timeout_s`."""
     child = command.start_process(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         output, errors = child.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         rule = f"did not end within {timeout_s:g} s"
-        raise CouldNotRun(command.label, rule, command.words[0], hint or "Is this machine very busy?") from None
+        raise CouldNotRun(command.label, rule, command.arguments[0], hint or "Is this machine very busy?") from None
     finally:
         end_group(child)
     return Completed(child.returncode, output.decode(errors="replace"), errors.decode(errors="replace"))
 
 
 def run_checked(command: Command, timeout_s: float, hint: str = "") -> str:
-    """Returns the output of a program. Raises CouldNotRun with its errors if its code is not 0."""
+    """Runs a command to its end and returns its standard output. Raises CouldNotRun as
+    `run_to_end`, and with the program's errors if the exit code is not 0."""
     done = run_to_end(command, timeout_s, hint)
     if done.code != 0:
-        raise CouldNotRun(command.label, describe_failure(done), command.words[0], hint)
+        raise CouldNotRun(command.label, describe_failure(done), command.arguments[0], hint)
     return done.output
 
 
 def describe_failure(done: Completed) -> str:
-    """Returns how a program failed, in its own words."""
+    """Returns the exit code of a program that failed and the lines of its output that say why."""
     return f"failed (exit code {done.code}): {find_telling_lines(f'{done.errors}{chr(10)}{done.output}')}"
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a program. `code`: exit code, below 0: a signal. `began_unix`: s. `late`: it was
-    ended because its time was up. `message`: the lines of its output that say what went wrong."""
+    """The end of a program. `code`: exit code, below 0: a signal. `began_unix`: its start, seconds
+    since 1970; `seconds`: how long it ran. `late`: whether it was ended because its time was up.
+    `message`: the lines of its output that say what went wrong."""
 
     code: int
     began_unix: float
@@ -196,11 +198,12 @@ def run_lines(
     on_line: Callable[[float, str], None] = lambda at, text: None,
     on_tick: Callable[[float], None] = lambda gone: None,
 ) -> Ended:
-    """Runs a command, with its output (both streams, in order) written to the file `raw`.
+    """Runs a command to its end, or for `limit_s` seconds, and writes its output (both streams, in
+    order) to the file `raw`.
 
-    `on_line` gets each line with the time it came (Unix, s), `on_tick` the seconds gone. However
-    this function ends, the process and all it started are ended. Raises CouldNotRun when it does
-    not start.
+    `on_line` gets the time of each line (seconds since 1970) and the line; `on_tick` gets, several
+    times a second, the seconds since the start. However this function ends, it ends the process and
+    all that this started. Raises CouldNotRun when the command cannot be started.
     """
     began, clock = time.time(), time.monotonic()
     child = command.start_process(stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -236,7 +239,7 @@ def run_lines(
 
 
 def _get_pipe(child: subprocess.Popen[bytes]) -> int:
-    assert child.stdout is not None  # every caller asked for the pipe
+    assert child.stdout is not None  # every caller starts the child with a pipe
     return child.stdout.fileno()
 
 
@@ -276,7 +279,8 @@ def end_group(child: subprocess.Popen[bytes], raw: Path | None = None) -> int:
 
 
 def _drain(pipe: int, raw: Path | None) -> None:
-    """Reads on until the process closes its pipe: a full one would keep it from ending."""
+    """Reads a process's pipe until it is closed, for STOP_GRACE_S at most, into the file `raw`, if
+    that is given: a process that writes into a full pipe does not end."""
     deadline = time.monotonic() + STOP_GRACE_S
     with (
         contextlib.suppress(OSError),
@@ -308,7 +312,8 @@ class Process:
 
 
 def start(command: Command, log: Path) -> Process:
-    """Starts a process that lives on, its output appended to `log`. Raises CouldNotRun."""
+    """Starts a process that outlives this one, with its output appended to `log`, and returns it.
+    Raises CouldNotRun, also where it ended at once."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     with explain_unwritable(log, "Is there room?"):
         handle = os.open(log, flags, 0o600)
@@ -317,7 +322,7 @@ def start(command: Command, log: Path) -> Process:
     finally:
         os.close(handle)
     process = look_up(child.pid)
-    # It is no longer ours to wait for: without a code, Popen would complain when it is collected.
+    # Nobody waits for it: without a code, Popen would warn when it is collected.
     child.returncode = 0
     if process is None:
         raise CouldNotRun(command.label, f"ended at once: {find_telling_lines(read_tail(log))}", str(log), "")
@@ -325,8 +330,8 @@ def start(command: Command, log: Path) -> Process:
 
 
 def identify_pid_space() -> str:
-    """Returns a text for this machine since its start and its space of process ids (a container has
-    its own): an id means nothing elsewhere, such as on another machine that shares a folder."""
+    """Returns a text that names the boot of this machine and its PID namespace (a container has its
+    own): a process id means nothing in another one, such as on a machine that shares a folder."""
     try:
         return f"{BOOT_ID.read_text().strip()} {os.readlink(PID_NAMESPACE)}"
     except OSError:
@@ -350,8 +355,8 @@ def look_up(pid: int) -> Process | None:
 
 
 def is_killed(pid: int) -> bool:
-    """Returns whether a process was killed with SIGKILL and has not ended: for a moment each is,
-    longer where a thread of it waits in the kernel (proc_pid_status(5))."""
+    """Returns whether a process got SIGKILL and has not ended yet, or is a zombie
+    (proc_pid_status(5)). It takes long where one of its threads waits in the kernel."""
     try:
         text = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -362,8 +367,7 @@ def is_killed(pid: int) -> bool:
 
 
 def find_start(process: Process) -> float | None:
-    """Returns when a process of this boot of the machine started, Unix time, s; None for one of
-    another boot."""
+    """Returns when a process started, seconds since 1970; None for a process of another boot."""
     if BOOT_ID.read_text().strip() != process.boot:
         return None
     booted = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -381,25 +385,23 @@ def read_cpu_seconds(pid: int | None) -> float | None:
 
 
 def runs(process: Process | None) -> bool:
-    """Says whether any thread of a process still runs."""
+    """Returns whether a process, or one of its threads, still runs; False for None."""
     return process is not None and look_up(process.pid) == process
 
 
-def with_argument(argument: str, user: User) -> Process | None:
-    """Returns the process of `user` that was started with exactly this argument, or None.
-
-    It finds a process whose starter was killed before it could note the id.
-    """
+def find_by_argument(argument: str, user: User) -> Process | None:
+    """Returns the first process of `user` that has exactly this argument, None if there is none: a
+    process whose id was not recorded, because the program that started it was killed."""
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            if folder.stat().st_uid == user.uid and argument.encode() in words:
+            arguments = (folder / "cmdline").read_bytes().split(b"\0")
+            if folder.stat().st_uid == user.uid and argument.encode() in arguments:
                 return look_up(int(folder.name))
     return None
 
 
 def end_process(process: Process, how: signal.Signals, timeout_s: float) -> bool:
-    """Sends the signal; True when the process ended within `timeout_s`. 0 s only looks."""
+    """Sends a process the signal `how`, waits up to `timeout_s` and returns whether it ended."""
     try:
         watched = os.pidfd_open(process.pid)
     except ProcessLookupError:
@@ -417,7 +419,7 @@ def end_process(process: Process, how: signal.Signals, timeout_s: float) -> bool
 
 
 def wait_gone(process: Process, timeout_s: float) -> bool:
-    """Waits for the end of a process; True when it ended within `timeout_s`."""
+    """Waits up to `timeout_s` for the end of a process, and returns whether it ended."""
     return wait_until(lambda: not runs(process), timeout_s, LOOK_EVERY_S)
 
 
@@ -480,19 +482,19 @@ def find_telling_lines(output: str) -> str:
 
 
 def _is_note(line: str) -> bool:
-    """Says whether a line is a server's note that only mentions an error; warnings may name the
+    """Returns whether a server's log marks the line as a note. Warnings are not: they may name the
     reason."""
     return bool(re.search(r"\[(?:Note|System)\]", line))
 
 
 def _without_help(lines: list[str]) -> list[str]:
-    """Returns the lines before the help; all lines if they are only help."""
+    """Returns the lines before the help of a program; all lines if there is nothing but help."""
     first = next((index for index, line in enumerate(lines) if HELP_BEGINS.search(line)), len(lines))
     return lines[:first] or lines
 
 
 def read_tail(file: Path, since: int = 0) -> str:
-    """Returns the end of a file of output, at most TAIL_BYTES, from `since`; "" without it."""
+    """Returns the last TAIL_BYTES of a file, from byte `since` on; "" if it cannot be read."""
     try:
         with open(file, "rb") as opened:
             opened.seek(max(since, os.fstat(opened.fileno()).st_size - TAIL_BYTES))

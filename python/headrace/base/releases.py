@@ -22,37 +22,37 @@ _VERSION = re.compile(r"(\d{1,2})\.(\d{1,2})(?:\.(\d{1,4})(?:[-+~. ][\x20-\x7e]{
 
 
 def split_release(text: str) -> tuple[str | None, str]:
-    """Returns the flavor and the version; the flavor is None if the text does not begin with it."""
+    """Returns flavor (None: the text does not name one) and version of `mariadb-10.11`."""
     match = _WITH_FLAVOR.fullmatch(text.strip())
     return (None, text) if match is None else (match[1].lower(), match[2])
 
 
 def find_number(version: str) -> str:
-    """Returns the number alone: 10.11.19 of 10.11.19-MariaDB-log; the text itself if it does not
-    begin with a number."""
+    """Returns the number at the beginning of a version, 10.11.19 of 10.11.19-MariaDB-log; the text
+    itself if it does not begin with a number."""
     match = re.match(r"\d+(\.\d+){0,2}", version.strip())
     return version if match is None else match[0]
 
 
 def parse_version(version: str) -> tuple[int, int, int | None] | None:
-    """Returns major, minor and patch number (None: not given) of a version, None where the text is
-    none."""
+    """Returns major, minor and patch number (None: not given) of a version; None if the text is not
+    a version."""
     match = _VERSION.match(version.strip())
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
 
 
 def exists(flavor: str, major: int, minor: int) -> bool:
-    """Says whether a flavor, mysql or mariadb, has this series."""
+    """Returns whether a flavor, mysql or mariadb, has this series, such as 8.4."""
     last = LAST_SERIES[flavor].get(major, -1)
     return last is None or minor <= last
 
 
 def describe_newest(version: str) -> str:
-    """Says what a version without a patch number is taken for."""
+    """Returns the note on a version that was given without a patch number."""
     return f"{version} without a patch number: the newest of that series is meant"
 
 
 def detect_flavor(version: str) -> str:
-    """Returns the flavor that has this version, from the name in it or from its numbers."""
+    """Returns the flavor of a version, mariadb or mysql, by the name in it or its major number."""
     lowered = version.lower()
     return "mariadb" if "mariadb" in lowered or lowered.partition(".")[0].strip() in MARIADB_MAJORS else "mysql"

@@ -1,5 +1,4 @@
-"""The environment variables that Headrace reads: one table with each name, its default and its
-meaning.
+"""The environment variables that Headrace reads, from variables.csv: name, default and meaning.
 
 >>> from headrace.base import settings
 >>> settings.get_folder("HEADRACE_SERVERS")
@@ -36,12 +35,12 @@ VARIABLES = {
 
 
 def find_value(name: str) -> str | None:
-    """Returns the value in the environment; None if the variable is missing or empty."""
+    """Returns the value of a variable in the environment; None if it is missing or empty."""
     return os.environ.get(VARIABLES[name].name) or None
 
 
 def get_value(name: str) -> str:
-    """Returns the value in the environment, else the default."""
+    """Returns the value in the environment, else the default with ~ and folders filled in."""
     own_value = find_value(name)
     if own_value is not None:
         return own_value
@@ -52,15 +51,15 @@ def get_value(name: str) -> str:
 
 
 def get_folder(name: str) -> Path:
-    """Returns the same as an absolute path."""
+    """Returns the value of a variable, or its default, as an absolute path."""
     return Path(os.path.abspath(get_value(name)))
 
 
 def describe_variables() -> list[tuple[str, str, str]]:
-    """Returns name, value and meaning of each variable, for `headrace lab doctor`; no secrets."""
+    """Returns name, value (of a secret: `set`) and meaning of each variable."""
     rows = []
     for variable in VARIABLES.values():
-        shown = "set" if variable.secret and find_value(variable.name) else get_value(variable.name)
+        value = "set" if variable.secret and find_value(variable.name) else get_value(variable.name)
         origin = "" if find_value(variable.name) else " (default)"
-        rows.append((variable.name, f"{shown}{origin}" if shown else "not set", variable.meaning))
+        rows.append((variable.name, f"{value}{origin}" if value else "not set", variable.meaning))
     return rows

@@ -1,9 +1,9 @@
 """Handles signals of this process: for its rest, or within a block. No other module sets a handler.
 
 for good        set_handler
-within a block  handle_signals, ends_as_interrupts, undisturbed, Interrupts
+within a block  handle_signals, ends_as_interrupts, ignore_interrupts, Interrupts
 
-It imports little: the command needs it before it can be interrupted.
+It imports little: the command sets its handlers before it imports the rest.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def set_handler(number: int, handler: Handler) -> Handler:
-    """Handles a signal from here on, and returns what handled it before. Only the main thread can.
-    None, which stands for a handler set outside of Python, becomes the system's default."""
+    """Sets the handler of a signal, and returns the handler before. Only the main thread can. None,
+    which stands for a handler set outside of Python, becomes the system's default."""
     return signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 @contextmanager
 def handle_signals(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
-    """Handles these signals within the block. In any other thread than the main one, which alone
-    can, it does nothing."""
+    """Sets the handlers of these signals within the block, and restores those before. It does
+    nothing in any thread but the main one, which alone can."""
     import threading
 
     if threading.current_thread() is not threading.main_thread():
@@ -44,7 +44,8 @@ def handle_signals(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]
 
 
 def ends_as_interrupts():
-    """Makes a `kill` or a closed terminal end the block as Ctrl-C does, with its clean-up."""
+    """Returns a context manager: in its block, a `kill` or a closed terminal raises
+    KeyboardInterrupt as Ctrl-C does, so that the block cleans up."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -53,19 +54,20 @@ def ends_as_interrupts():
 
 
 def ignore_interrupts():
-    """Ignores interrupts within the block, so that a second Ctrl-C does not stop a clean-up."""
+    """Returns a context manager that ignores Ctrl-C, `kill` and a closed terminal in its block, so
+    that a second Ctrl-C does not stop a clean-up."""
     return handle_signals(dict.fromkeys((signal.SIGINT, *ENDS), signal.SIG_IGN))
 
 
 class Interrupts:
     """Handles Ctrl-C, `kill` and a closed terminal while something is measured and then written.
 
-    From `listen` to `ignore` they raise KeyboardInterrupt. At other times they are only remembered
-    in `asked`, because what was measured is being written.
+    From `listen` to `ignore` they raise KeyboardInterrupt. At other times, while the measurement is
+    written, they only set `pending`.
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.pending = False
         self._listening = False
         self._restored = contextlib.ExitStack()
 
@@ -79,18 +81,18 @@ class Interrupts:
     def listen(self) -> None:
         """Makes interrupts raise KeyboardInterrupt from here on; at once if one came before."""
         self._listening = True
-        if self.asked:
-            self.asked = self._listening = False
+        if self.pending:
+            self.pending = self._listening = False
             raise KeyboardInterrupt
 
     def ignore(self) -> None:
-        """Makes interrupts only be remembered from here on."""
+        """Makes interrupts only set `pending` from here on."""
         self._listening = False
 
     def _handle(self, *_: object) -> None:
-        """Raises KeyboardInterrupt while listening, else remembers that it was asked."""
+        """Raises KeyboardInterrupt while listening, else sets `pending`."""
         if not self._listening:
-            self.asked = True
+            self.pending = True
             return
         self._listening = False
         raise KeyboardInterrupt

@@ -1,13 +1,13 @@
-"""Storage as a value: one volume or an array, read from the notation that is the same everywhere,
-and where it stands: on which instance, with which log volume.
+"""Storage as a value: one volume or an array, read from the storage notation, and its placement: on
+which instance, with which log volume.
 
     TYPE:SIZE_GIB[:IOPS[:MIB_S]]       gp2:1000   io1:1024:10000   gp3:500:6000:250
     an array in front of it            2xgp2:1700 (RAID 0)   raid10:4xgp3:500
                                        raid0:gp2:100+gp2:200@512k
     [INSTANCE/]DATA[,log=LOG]          m5.4xlarge/io1:400:9000,log=gp3:20
 
-`+` has one meaning: it joins unlike members of an array. The core reads and writes the notation;
-nothing here takes it apart.
+`+` joins unlike members of an array, and means nothing else. The core reads and writes the
+notation.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ LONGEST_SHOWN = 80  # characters; a pasted file is not an error message
 
 @dataclass(frozen=True)
 class Volume:
-    """One volume as it would be ordered. `iops`, `mib_s`: what is provisioned; None is what the
-    type includes."""
+    """One volume as it would be ordered. `iops`, `mib_s`: provisioned IOPS and MiB/s; None is what
+    the type includes."""
 
     type: str
     size_gib: int
@@ -38,19 +38,19 @@ class Volume:
     mib_s: int | None = None
 
     def __str__(self) -> str:
-        bought = [self.iops, self.mib_s] if self.mib_s is not None else [self.iops] if self.iops is not None else []
-        return ":".join([self.type, str(self.size_gib), *("" if figure is None else str(figure) for figure in bought)])
+        figures = [self.iops, self.mib_s] if self.mib_s is not None else [self.iops] if self.iops is not None else []
+        return ":".join([self.type, str(self.size_gib), *("" if figure is None else str(figure) for figure in figures)])
 
 
 @dataclass(frozen=True)
 class Storage:
-    """One volume, or an array of them. `text` is the notation in its normal form, and equality goes
-    by it; the rest says the same taken apart.
+    """One volume, or an array of them. `text` is the notation in its normal form; storages are
+    equal if their texts are. The other fields are the parts of the notation.
 
     `level`: raid0, raid1, raid5, raid10, raid10f2, or None for a single volume. `members`: the
     volumes in the order of the array. `chunk_kib`: of an array. `usable_gib`: space for a file
-    system. Made by `Storage.parse` and `Storage.of`, which check; whether a volume can be bought so
-    is a question of the day: `limits`.
+    system. `Storage.parse` and `Storage.of` make checked values; `list_limits` says whether AWS
+    sells such volumes on a day.
     """
 
     text: str
@@ -61,7 +61,7 @@ class Storage:
 
     @classmethod
     def parse(cls, text: str) -> Storage:
-        """Reads the notation. Raises InputError."""
+        """Returns the storage that a text in storage notation names. Raises InputError."""
         if not isinstance(text, str):
             raise refuse.input(_shorten_value(text), "must be storage in text", EXAMPLE)
         with translate_core_errors():
@@ -108,7 +108,7 @@ class Storage:
     def list_monthly_costs(
         self, region: str, as_of: str | None = None, million_ios_per_month: float = 0.0
     ) -> list[core.CostItem]:
-        """Returns the items of a month's bill, USD. Raises InputError."""
+        """Returns the items of a month's bill in USD. Raises InputError without a price."""
         with translate_core_errors():
             return core.monthly_cost(self.text, region, as_of, million_ios_per_month)
 
@@ -137,10 +137,8 @@ class Placement:
 
 
 def parse_placement(text: str) -> Placement:
-    """Reads `[INSTANCE/]DATA[,log=LOG]`. Raises InputError.
-
-    The catalog of a day knows whether the instance exists.
-    """
+    """Returns the placement that `[INSTANCE/]DATA[,log=LOG]` names. Raises InputError. The instance
+    is not looked up in the catalog."""
     if not isinstance(text, str):
         raise refuse.input(_shorten_value(text), "must be storage in text", EXAMPLE)
     head, *options = [part.strip() for part in text.split(",")]
@@ -160,7 +158,8 @@ def parse_placement(text: str) -> Placement:
 
 
 def _parse_log(text: str, options: list[str]) -> Storage | None:
-    """Returns the log volume from the options behind the data, or None."""
+    """Returns the log volume in the options behind the data, None if there are none. Raises
+    InputError, with the whole `text`, for another option."""
     if not options:
         return None
     key, equals, value = options[0].partition("=")

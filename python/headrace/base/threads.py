@@ -1,4 +1,4 @@
-"""Threads that work through many items, and end early together."""
+"""Threads that work through many items, and all end early after an error."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ T = TypeVar("T")
 def work_through(items: Iterable[T], work: Callable[[T, threading.Event], object], threads: int) -> None:
     """Calls `work` with each item, begun in their order, as many at once as there are `threads`.
 
-    The first error of a call, and an interrupt of the caller, set the event that each call gets:
-    no other call begins, and long ones are to look at it and return. When all have ended, the error
-    is raised.
+    Waits until all calls have ended. The first error of a call, and an interrupt of the caller, set
+    the event that each call gets: no other call begins, and long calls should look at it and
+    return. Then the error is raised.
     """
     ended = threading.Event()
 

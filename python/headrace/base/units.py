@@ -40,8 +40,8 @@ Z80 = 1.2816
 
 
 def normalise_day(as_of: object) -> str | None:
-    """Returns a day as ISO text, from text, a date or a moment; None stays None (the newest day).
-    The core checks whether the catalog has the day. Raises InputError for anything else."""
+    """Returns a day as ISO text, from a date or a datetime; text and None (the newest day) stay as
+    they are, and the core checks them. Raises InputError for anything else."""
     if isinstance(as_of, date):
         return as_of.strftime("%Y-%m-%d")
     if as_of is None or isinstance(as_of, str):
@@ -52,9 +52,8 @@ def normalise_day(as_of: object) -> str | None:
 
 
 def read_span(text: str, what: str, source: str = "", least_s: float = 1.0) -> float:
-    """Reads a span of time such as `90s`, `1.5h` or `14d` and returns it in seconds. `what`: the
-    option that it stands in, `source`: where it is documented. Raises InputError, also for less
-    than `least_s`."""
+    """Returns a span of time such as `90s`, `1.5h` or `14d` in seconds. `what`, `source`: the
+    option and its documentation, for errors. Raises InputError, also for less than `least_s`."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)\s*(s|m|min|h|d|w)", text.strip(), re.ASCII)
     seconds = -1.0 if match is None else float(match[1]) * SPAN_UNITS[match[2]]
     if seconds < least_s:
@@ -64,13 +63,14 @@ def read_span(text: str, what: str, source: str = "", least_s: float = 1.0) -> f
 
 
 def describe_days(first: str, last: str) -> str:
-    """Says when: `on` a day, or `between` two days."""
+    """Returns `on` and the day, or `between` and both days where they differ."""
     return f"on {first}" if first == last else f"between {first} and {last}"
 
 
 def write_clock(clock_start: str | None, t_s: float, dated: bool = True, seconds: bool = False) -> str | None:
-    """Returns the moment `t_s` seconds after `clock_start` as HH:MM[:SS], with its date if
-    `clock_start` has one and `dated` is on; None without a clock."""
+    """Returns the moment `t_s` seconds after `clock_start` (a time of day, or an ISO date and time)
+    as HH:MM[:SS], with its date if `clock_start` has one and `dated` is on; None without a
+    `clock_start`."""
     if clock_start is None:
         return None
     has_date = len(clock_start) > 8
@@ -95,10 +95,10 @@ def describe_span(seconds: float) -> str:
 
 
 def describe_repeats(count: int) -> str:
-    """Returns in words how often something came again: `once more`, `7 times more`."""
+    """Returns how often something was repeated, in words: `once more`, `7 times more`."""
     return "once more" if count == 1 else f"{count} times more"
 
 
 def format_percent(share: float, digits: int = 0, sign: str = "") -> str:
-    """Returns a share as text, `0.95` as `95 %`; `sign="+"` shows a plus, too."""
+    """Returns a share as text, `0.95` as `95 %`; `sign="+"` puts a plus before a positive share."""
     return f"{share:{sign}.{digits}%}".replace("%", " %")

@@ -1,4 +1,4 @@
-"""Waits until something is so, for a limited time."""
+"""Waits for a condition, for a limited time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(look: Callable[[], T], within_s: float, every_s: float) -> T:
-    """Looks every `every_s` seconds, at once for the first time, and returns what it saw as soon as
-    that is true (not 0, empty or None). After `within_s` seconds it returns the last it saw."""
+def wait_until(check: Callable[[], T], within_s: float, every_s: float) -> T:
+    """Calls `check` at once and then every `every_s` seconds until its answer is true (not 0, empty
+    or None), or `within_s` seconds have passed; returns the last answer."""
     deadline = time.monotonic() + within_s
-    while not (seen := look()) and time.monotonic() < deadline:
+    while not (answer := check()) and time.monotonic() < deadline:
         time.sleep(every_s)
-    return seen
+    return answer

@@ -38,7 +38,7 @@ TOOL_ENVIRONMENT = {"MYSQL_TEST_LOGIN_FILE": os.devnull}
 
 class Secret:
     """Wraps a password: `repr` and `str` are `***`, and it is not pickled or turned into JSON by
-    accident. `reveal()` gives it away."""
+    accident. `reveal()` returns it."""
 
     __slots__ = ("_value",)
 
@@ -103,7 +103,7 @@ class Address:
         return f"mysql://{user}@{host}:{self.port or DEFAULT_PORT}" + (f"/{database}" if database else "")
 
     def with_database(self, name: str | None) -> Address:
-        """Returns the address with another database."""
+        """Returns the address with another database, None for none. Raises InputError."""
         return replace(self, database=None if name is None else _check_database(name))
 
     def with_password(self, password: Secret | None) -> Address:
@@ -119,23 +119,22 @@ def parse_address(text: str, *, defaults_file: str | os.PathLike | None = None) 
     `defaults_file`, else HEADRACE_MYSQL_PASSWORD. Raises InputError, also for a password in the
     text (process lists show it), and CouldNotRun for a file that cannot be read.
     """
-    given = _from_text(text)
+    parts = _parse_parts(text)
     client = read_client(defaults_file) if defaults_file is not None else {}
-    here = any(given[key] is not None for key in ("host", "socket"))
-    if here:
+    if any(parts[key] is not None for key in ("host", "socket")):
         client = {key: value for key, value in client.items() if key not in ("host", "port", "socket")}
     elif "socket" in client and client.get("host") in (None, "localhost"):
         client.pop("host", None)  # as the MySQL clients do: the socket of this machine
         client.pop("port", None)
     else:
         client.pop("socket", None)
-    merged = {key: value if value is not None else client.get(key) for key, value in given.items()}
+    merged = {key: value if value is not None else client.get(key) for key, value in parts.items()}
     password = client.get("password") if "password" in client else settings.find_value(PASSWORD_VARIABLE)
     return _check_address(hide_password(text), merged, None if password is None else Secret(password))
 
 
 def hide_password(text: str) -> str:
-    """Returns an address for an error message, without parts that may be a password."""
+    """Returns an address for an error message, with *** in the place of what may be a password."""
     text = "".join(character if character.isprintable() else "?" for character in text[:300])
     scheme, slashes, rest = text.partition("://")
     if not slashes:
@@ -146,7 +145,7 @@ def hide_password(text: str) -> str:
     return f"{scheme}://{user}{':***' if colon else ''}{at}{place}"
 
 
-def _from_text(text: str) -> dict:
+def _parse_parts(text: str) -> dict:
     """Parses an address into its parts, None for those that it leaves out. Raises InputError, also
     for a password in the text."""
     rule = f"an address is {FORM}"
@@ -165,7 +164,7 @@ def _from_text(text: str) -> dict:
         rule = "holds a password, which every user of this machine could read in the list of processes"
         hint = f"Give it in {PASSWORD_VARIABLE}, in an option file (--defaults-file), or at the prompt; and change this one."
         raise refuse.input(hide_password(text), rule, hint)
-    query = _query(text, parts.query)
+    query = _parse_query(text, parts.query)
     if port == 0:
         raise refuse.input(hide_password(text), "the port must be a number from 1 to 65,535")
     path = unquote(parts.path.removeprefix("/"))
@@ -184,7 +183,7 @@ def _from_text(text: str) -> dict:
     }
 
 
-def _query(text: str, query: str) -> dict[str, str]:
+def _parse_query(text: str, query: str) -> dict[str, str]:
     """Parses the part behind ? into values by the names of PARAMETERS. `text`: the whole address,
     for errors. Raises InputError."""
     try:
@@ -258,7 +257,8 @@ def _check_ssl(text: str, mode: str | None, authority: str | None) -> tuple[str,
 
 
 def build_client_text(address: Address) -> str:
-    """Returns the text of an option file for tools, which read it alone (--defaults-file)."""
+    """Returns an option file with address and password, which tools read alone
+    (--defaults-file)."""
     lines = ["[client]", f"user={quote_value(address.user)}"]
     if address.password is not None:
         lines.append(f"password={quote_value(address.password.reveal())}")
@@ -273,7 +273,7 @@ def build_client_text(address: Address) -> str:
 
 
 def write_client_file(address: Address, path: str | os.PathLike) -> Path:
-    """Writes `build_client_text` as a file (mode 0600) and returns its path.
+    """Writes the text of `build_client_text` to the file `path` (mode 0600) and returns the path.
 
     Raises CouldNotRun if it cannot be written.
     """
@@ -284,7 +284,8 @@ def write_client_file(address: Address, path: str | os.PathLike) -> Path:
 
 
 def _make_ssl_options(address: Address) -> list[str]:
-    """Returns TLS options: MariaDB's clients lack ssl-mode, MySQL's ssl-verify-server-cert."""
+    """Returns the lines of an option file with the TLS options of an address: MariaDB's clients
+    lack ssl-mode, MySQL's ssl-verify-server-cert."""
     if address.ssl_mode == "PREFERRED" and address.socket is not None:
         return []
     if address.ssl_mode == "PREFERRED":

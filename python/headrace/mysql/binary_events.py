@@ -1,4 +1,4 @@
-"""The binary log's events as numbers: what a sample of a log and an archive of one both read.
+"""The format of events in the binary log, for samples and for archives of one.
 
 The head of an event is 19 bytes, little-endian: time (4), type (1), server (4), size (4), end (4),
 flags (2) (MySQL internals, "Binary Log Event"; the same in MariaDB).
@@ -32,8 +32,9 @@ SIGNED = frozenset([NUMBER, LAST_COMMITTED, SEQUENCE])
 
 @dataclass(frozen=True)
 class TaggedGtid:
-    """MySQL's GTID with a tag, and what its event says of the transaction: its place in the logical
-    clock, when it was committed (µs, Unix), and its length with this event, bytes."""
+    """MySQL's GTID with a tag, and its transaction: its place in the logical clock
+    (`last_committed`, `sequence`), when it was committed (µs since 1970), and its length in bytes
+    with this event."""
 
     gtid: str
     last_committed: int
@@ -43,7 +44,7 @@ class TaggedGtid:
 
 
 def parse_tagged(body: bytes) -> TaggedGtid:
-    """Reads the body of a GTID event of type 42 (mysql::serialization)."""
+    """Returns the GTID in the body of an event of type MYSQL_TAGGED (mysql::serialization)."""
     at = 0
     for _ in range(3):  # version of the format, size of the message, last field not to be ignored
         _, at = read_number(body, at)
@@ -74,8 +75,8 @@ def parse_tagged(body: bytes) -> TaggedGtid:
 
 
 def read_number(body: bytes, at: int) -> tuple[int, int]:
-    """Reads a number of 1 to 9 bytes at byte `at`, and returns it with the byte behind it: the
-    first byte's low end has a one for each that follows."""
+    """Returns the number of 1 to 9 bytes at offset `at`, and the offset behind it. The low bits of
+    its first byte are 1 for each byte that follows."""
     more = 0
     while more < 8 and body[at] >> more & 1:
         more += 1

@@ -1,4 +1,4 @@
-"""A connection, and what PyMySQL says when there is none, in words a user can act on."""
+"""Opens connections to a server, and translates the errors of PyMySQL into errors for the user."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NoRoom(CouldNotRun):
     """All connections of a server, or of an account, are taken."""
 
 
-# The kind of an error where no server answered; else one did, and refused this client.
+# The kind of an error where no server answered; all others are refusals of a server.
 UNREACHABLE = "unreachable"
 # Refusals by what caused them. Numbers: MySQL 8.4 "Server Error Message Reference" and "Client
 # Error Message Reference"; the same in MariaDB unless said. Names: exceptions of Python.
@@ -35,9 +35,8 @@ PRIVATE = ("_secure", "_auth_plugin_name", "_read_packet", CLOSE_SOCKET, ANSWER_
 
 
 def connect(address: Address, timeout_s: float = 10.0) -> SqlConnection:
-    """Opens a PyMySQL connection that commits by itself.
-
-    `timeout_s`: for connecting, and for every answer.
+    """Returns a new PyMySQL connection with autocommit. `timeout_s`: for connecting, and for every
+    answer.
 
     Raises InputError for what is wrong in the address (account, database, TLS), CouldNotRun for a
     server that is not there or accepts no connection.
@@ -78,13 +77,14 @@ def connect(address: Address, timeout_s: float = 10.0) -> SqlConnection:
 
 
 def cut(connection: SqlConnection) -> None:
-    """Closes the socket without a word to the server: a query of another thread ends."""
+    """Closes a connection's socket at once, so that a query in another thread ends with an
+    error."""
     getattr(connection, CLOSE_SOCKET)()
 
 
 @contextlib.contextmanager
 def limit_answer_time(connection: SqlConnection, seconds: float) -> Iterator[None]:
-    """Bounds each answer's time in a block to `seconds`; a later one is a
+    """Limits the time of each answer in a block to `seconds`; a later answer raises
     pymysql.err.OperationalError."""
     before = getattr(connection, ANSWER_TIME)
     setattr(connection, ANSWER_TIME, seconds)
@@ -112,7 +112,7 @@ class _Login(Protocol):
 
 
 class _ClearPassword:
-    """For plugins that ask for the password in clear: it is sent over TLS or a socket only."""
+    """Answers plugins that ask for the password in clear, over TLS or a local socket only."""
 
     def __init__(self, connection: SqlConnection) -> None:
         self.connection = cast("_Login", connection)
@@ -155,7 +155,7 @@ def _make_ssl_arguments(address: Address) -> dict:
 
 
 def _translate_refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceError:
-    """Translates a refused connection by the number of its error."""
+    """Returns the error for a connection that failed, by the number of PyMySQL's error."""
     code, words = get_error_number(error), get_error_words(error)
     if code in CONNECT:
         cause = getattr(error, "original_exception", None)
@@ -165,8 +165,8 @@ def _translate_refusal(address: Address, error: Exception, timeout_s: float) -> 
     # PyMySQL's own errors have no number: the packets were not MySQL's
     if code in LOST or code == 0:
         return _make_no_mysql_error(address, words)
-    used = "with the password given" if address.password else "without a password"
-    refusal = _refuse(address, str(code) if str(code) in REFUSALS else "0", code=code, words=words, used=used)
+    how = "with the password given" if address.password else "without a password"
+    refusal = _refuse(address, str(code) if str(code) in REFUSALS else "0", code=code, words=words, used=how)
     if code in DENIED and address.socket is None and address.ssl_mode == "DISABLED":
         # MariaDB says no more than this under require_secure_transport.
         return refusal.amend(hint=f"{refusal.hint} The server or the account may want TLS: ?ssl-mode=REQUIRED.")
@@ -174,7 +174,7 @@ def _translate_refusal(address: Address, error: Exception, timeout_s: float) -> 
 
 
 def _refuse(address: Address, cause: str, **values: object) -> HeadraceError:
-    """Returns the refusal of the table for a cause."""
+    """Returns the error that REFUSALS has for a cause, with `values` filled into its words."""
     row = REFUSALS[cause]
     values |= {"user": address.user, "database": address.database, "host": address.host, "mode": address.ssl_mode}
     rule, source = row["rule"].format(**values), row["source"].format(**values)
@@ -182,6 +182,7 @@ def _refuse(address: Address, cause: str, **values: object) -> HeadraceError:
 
 
 def _make_no_mysql_error(address: Address, what: str) -> CouldNotRun:
+    """Returns the error for a server that does not answer as MySQL does; `what`: what it does."""
     hint = "Is this the port of the server (3306; 33060 is the X protocol, which is another)? Did the server just end?"
     rule = f"does not answer like a MySQL server: {what}"
     return CouldNotRun(address.label, rule, "MySQL client/server protocol", hint, kind=UNREACHABLE)

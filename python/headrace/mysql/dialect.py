@@ -4,8 +4,8 @@
     MySQL 8.0.22 and later    CHANGE REPLICATION SOURCE, SHOW REPLICA STATUS; SHOW MASTER STATUS and
                               RESET MASTER got other names in 8.2 and 8.4
 
-Older servers are only watched: `replica_status` has their statement, and what starts and stops
-threads is advised.
+Older servers are only watched: `query_replica_status` has their statement, and for starting and
+stopping threads statements are advised, not run.
 
 Everything here is pure: text in, text out. Statements with a password must not be logged; servers
 replace the password in their own logs.
@@ -71,7 +71,7 @@ class SourceOf:
 
 
 def quote_literal(text: str) -> str:
-    """Returns a literal for sessions without NO_BACKSLASH_ESCAPES; InputError if not printable."""
+    """Returns a literal for sessions without NO_BACKSLASH_ESCAPES. Raises InputError."""
     if not text.isprintable():
         raise refuse.input(repr(text[:60]), "must be printable characters")
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
@@ -110,15 +110,15 @@ class Dialect:
     # --- channels ---------------------------------------------------------------------------------
 
     def _make_replica_statement(self, verb: str, threads: str, channel: str) -> str:
-        """Returns a statement that starts or stops (`verb`) threads of a channel; "" for both
-        threads."""
+        """Returns a statement that starts or stops (`verb`) the `threads` of a channel, "" for
+        both."""
         check_channel(channel)
         if self.is_mariadb:
             return f"{verb} SLAVE {quote_literal(channel)}{' ' + threads if threads else ''}"
-        return f"{verb} {self._follower}{' ' + threads if threads else ''} FOR CHANNEL {quote_literal(channel)}"
+        return f"{verb} {self._replica_keyword}{' ' + threads if threads else ''} FOR CHANNEL {quote_literal(channel)}"
 
     @property
-    def _follower(self) -> str:
+    def _replica_keyword(self) -> str:
         """The word for a replica in the statements of MySQL."""
         return "REPLICA" if self.version >= (8, 0, 22) else "SLAVE"
 
@@ -133,9 +133,11 @@ class Dialect:
         return (self._make_replica_statement("STOP", "", channel),)
 
     def start_receive(self, channel: str = "") -> tuple[str, ...]:
+        """Returns statements that start the receive thread."""
         return (self._make_replica_statement("START", "IO_THREAD", channel),)
 
     def stop_receive(self, channel: str = "") -> tuple[str, ...]:
+        """Returns statements that end the receive thread."""
         return (self._make_replica_statement("STOP", "IO_THREAD", channel),)
 
     def query_receiver(self, channel: str = "") -> str:
@@ -160,7 +162,8 @@ class Dialect:
         )
 
     def query_busy_appliers(self, channel: str = "") -> str:
-        """Returns MySQL's query for appliers in a transaction: ids, GTIDs, if they await more."""
+        """Returns MySQL's query for appliers within a transaction: the thread's id, the GTID, and 1
+        if the thread waits for further events."""
         return (
             f"SELECT processlist_id, applying_transaction, processlist_state IN ({', '.join(map(quote_literal, WAITS_FOR_MORE))})"
             " FROM performance_schema.replication_applier_status_by_worker JOIN performance_schema.threads USING (thread_id)"
@@ -179,46 +182,46 @@ class Dialect:
         return (f"RESET REPLICA FOR CHANNEL {quote_literal(check_channel(channel))}",)
 
     def start_apply(self, channel: str = "") -> tuple[str, ...]:
+        """Returns statements that start the applier thread."""
         return (self._make_replica_statement("START", "SQL_THREAD", channel),)
 
     def stop_apply(self, channel: str = "") -> tuple[str, ...]:
+        """Returns statements that end the applier thread."""
         return (self._make_replica_statement("STOP", "SQL_THREAD", channel),)
 
     def point_at(self, source: SourceOf) -> tuple[str, ...]:
-        """Returns statements that create or change a stopped channel: over TLS, applying at once or
-        `delay_s` late.
-
-        The session must not have NO_BACKSLASH_ESCAPES, see `session`.
-        """
-        old = "MASTER" if self.is_mariadb else "SOURCE"
+        """Returns statements that create a channel to `source`, over TLS, or change a stopped one.
+        The first takes NO_BACKSLASH_ESCAPES out of the session's sql_mode. Raises InputError for a
+        channel or position that is not valid."""
+        prefix = "MASTER" if self.is_mariadb else "SOURCE"
         values: dict[str, str | int | float] = {
-            f"{old}_HOST": quote_literal(source.host),
-            f"{old}_PORT": int(source.port),
-            f"{old}_USER": quote_literal(source.user),
-            f"{old}_PASSWORD": quote_literal(source.password.reveal()),
-            f"{old}_SSL": 1,
-            f"{old}_CONNECT_RETRY": CONNECT_RETRY_S,
-            f"{old}_HEARTBEAT_PERIOD": HEARTBEAT_S,
-            f"{old}_DELAY": int(source.delay_s),
+            f"{prefix}_HOST": quote_literal(source.host),
+            f"{prefix}_PORT": int(source.port),
+            f"{prefix}_USER": quote_literal(source.user),
+            f"{prefix}_PASSWORD": quote_literal(source.password.reveal()),
+            f"{prefix}_SSL": 1,
+            f"{prefix}_CONNECT_RETRY": CONNECT_RETRY_S,
+            f"{prefix}_HEARTBEAT_PERIOD": HEARTBEAT_S,
+            f"{prefix}_DELAY": int(source.delay_s),
         }
         if not source.keeps_ca:
             # A channel keeps options that are not named: the former source's authority would refuse
             # this source. MariaDB checks the host name if the second option is 1; certificates of
             # the lab name 127.0.0.1 only, and 0 still checks the authority if there is one.
-            values[f"{old}_SSL_CA"] = quote_literal(source.ssl_ca or "")
-            values[f"{old}_SSL_VERIFY_SERVER_CERT"] = 0
+            values[f"{prefix}_SSL_CA"] = quote_literal(source.ssl_ca or "")
+            values[f"{prefix}_SSL_VERIFY_SERVER_CERT"] = 0
         if not self.is_mariadb:
             values["SOURCE_RETRY_COUNT"] = RETRIES
-        values |= self._make_position_options(source.position, old)
+        values |= self._make_position_options(source.position, prefix)
         text = ", ".join(f"{name} = {value}" for name, value in values.items())
         name = quote_literal(check_channel(source.channel))
         if self.is_mariadb:
             return (*self.begin_session(), f"CHANGE MASTER {name} TO {text}")
         return (*self.begin_session(), f"CHANGE REPLICATION SOURCE TO {text} FOR CHANNEL {name}")
 
-    def _make_position_options(self, position: str | tuple[str, int], old: str) -> dict[str, str | int]:
+    def _make_position_options(self, position: str | tuple[str, int], prefix: str) -> dict[str, str | int]:
         """Returns the options of a channel's start: by GTID ("gtid"), or at file and offset (bytes)
-        in the source's binary log. `old`: MASTER or SOURCE, as their names begin. Raises
+        in the source's binary log. `prefix`: of their names, MASTER or SOURCE. Raises
         InputError."""
         if position == "gtid":
             return {"MASTER_USE_GTID": "slave_pos"} if self.is_mariadb else {"SOURCE_AUTO_POSITION": 1}
@@ -226,10 +229,10 @@ class Dialect:
         if not isinstance(offset, int) or offset < 4 or not LOG_NAME.fullmatch(file):
             raise refuse.input(f"{file[:60]}:{offset}", "is FILE:OFFSET of a binary log, from offset 4")
         off = {"MASTER_USE_GTID": "no"} if self.is_mariadb else {"SOURCE_AUTO_POSITION": 0}
-        return {f"{old}_LOG_FILE": quote_literal(file), f"{old}_LOG_POS": offset, **off}
+        return {f"{prefix}_LOG_FILE": quote_literal(file), f"{prefix}_LOG_POS": offset, **off}
 
     def begin_session(self) -> tuple[str, ...]:
-        """Returns a new session's statements, for literals as this module writes them."""
+        """Returns a new session's statements, which make it read literals of `quote_literal`."""
         return ("SET SESSION sql_mode = REPLACE(@@SESSION.sql_mode, 'NO_BACKSLASH_ESCAPES', '')",)
 
     def forget(self, channel: str = "") -> tuple[str, ...]:
@@ -239,7 +242,8 @@ class Dialect:
         return (f"RESET REPLICA ALL FOR CHANNEL {quote_literal(check_channel(channel))}",)
 
     def set_filters(self, filters: dict[str, tuple[str, ...]], channel: str = "") -> tuple[str, ...]:
-        """Returns statements that set filters until the next start, for which the file has them."""
+        """Returns statements that set replication filters until the server's next start; the option
+        file must have them as well. Raises InputError for a filter that is not valid."""
         statements = []
         for kind, values in check_filters(filters).items():
             name = kind.replace("-", "_")
@@ -259,7 +263,7 @@ class Dialect:
         """Returns a query with a row for each channel."""
         if self.is_mariadb:
             return "SHOW ALL SLAVES STATUS"
-        return f"SHOW {self._follower} STATUS"
+        return f"SHOW {self._replica_keyword} STATUS"
 
     def query_replica_hosts(self) -> str:
         """Returns a query with a row for each connected replica."""
@@ -268,12 +272,14 @@ class Dialect:
     # --- GTIDs and the binary log -----------------------------------------------------------------
 
     def query_executed(self) -> str:
-        """Returns a query with one row; MariaDB's: positions applied, and of its binary log."""
+        """Returns a query for the executed GTIDs in a single row: MySQL's set, or MariaDB's
+        positions that it applied as a replica and that of its binary log."""
         both = "SELECT @@GLOBAL.gtid_slave_pos, @@GLOBAL.gtid_binlog_pos"
         return both if self.is_mariadb else "SELECT @@GLOBAL.gtid_executed"
 
     def begin_at(self, gtids: GtidSet) -> tuple[str, ...]:
-        """Returns statements that let a replica with this set begin; they empty its binary log."""
+        """Returns statements that let a replica begin behind the transactions of this set, with an
+        empty binary log. Raises InputError for a set that is not a position of MariaDB."""
         if self.is_mariadb:
             if not gtids.is_position:
                 raise refuse.input(str(gtids)[:60], "is not a position, so MariaDB cannot begin there")
@@ -282,7 +288,7 @@ class Dialect:
         return (reset, f"SET GLOBAL gtid_purged = {quote_literal(str(gtids))}")
 
     def wait_for(self, gtids: GtidSet, timeout_s: float) -> str:
-        """Returns a query that ends when the set is applied, then with 0, or at the time-out."""
+        """Returns a query that waits for the set to be applied, then answers 0, or times out."""
         if self.is_mariadb:
             return f"SELECT MASTER_GTID_WAIT({quote_literal(str(gtids))}, {timeout_s:.3f})"
         return f"SELECT WAIT_FOR_EXECUTED_GTID_SET({quote_literal(str(gtids))}, {timeout_s:.3f})"
@@ -312,7 +318,7 @@ class Dialect:
 
     def switch_read_only(self, on: bool) -> tuple[str, ...]:
         """Returns statements that switch read-only. MySQL's blocks everyone; MariaDB's 10.11 lets
-        READ ONLY ADMIN and SUPER write."""
+        accounts with READ ONLY ADMIN or SUPER write."""
         if self.is_mariadb:
             return (f"SET GLOBAL read_only = {int(on)}",)
         if on:
@@ -325,7 +331,7 @@ class Dialect:
         return dict.fromkeys(names, "ON" if on else "OFF")
 
     def query_bypassing_accounts(self) -> str:
-        """Returns a query for accounts, 'USER'@'HOST', that may write while it is read-only."""
+        """Returns a query for accounts, 'USER'@'HOST', that may write on a read-only server."""
         if not self.is_mariadb:
             return "SELECT 1 FROM DUAL WHERE FALSE"  # super_read_only stops all of them
         return (
@@ -336,7 +342,8 @@ class Dialect:
     # --- semi-synchronous replication -------------------------------------------------------------
 
     def name_semi_sync_variable(self, side: str, name: str) -> str:
-        """Returns a variable's name; `side`: source, replica; `name`: enabled, timeout, ..."""
+        """Returns the full name of a semi-sync variable. `side`: source or replica; `name`:
+        enabled, timeout, wait_point, wait_count or wait_no_replica."""
         if self.is_mariadb or self.version < (8, 0, 26):
             side = {"source": "master", "replica": "slave"}[side]
         if name == "wait_count":
@@ -375,7 +382,7 @@ class Dialect:
         return tuple(f"SET GLOBAL {name} = {value}" for name, value in values.items())
 
     def list_semi_sync_plugins(self) -> tuple[str, ...]:
-        """Returns files that must be loaded first (plugin-load-add); MariaDB has them built in."""
+        """Returns the plugin files for semi-sync (plugin-load-add); MariaDB has it built in."""
         if self.is_mariadb:
             return ()
         sides = ("source", "replica") if self.version >= (8, 0, 26) else ("master", "slave")
@@ -390,12 +397,12 @@ class Dialect:
         They are not written to the binary log: each source has its own account.
         """
         account = f"{quote_literal(user)}@{quote_literal(host)}"
-        with_ = f"IDENTIFIED BY {quote_literal(password.reveal())} REQUIRE SSL"
+        identified = f"IDENTIFIED BY {quote_literal(password.reveal())} REQUIRE SSL"
         return (
             *self.begin_session(),
             "SET SESSION sql_log_bin = 0",
-            f"CREATE USER IF NOT EXISTS {account} {with_}",
-            f"ALTER USER {account} {with_}",
+            f"CREATE USER IF NOT EXISTS {account} {identified}",
+            f"ALTER USER {account} {identified}",
             f"GRANT REPLICATION SLAVE ON *.* TO {account}",
             "SET SESSION sql_log_bin = 1",
         )

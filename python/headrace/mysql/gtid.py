@@ -54,8 +54,8 @@ class GtidSet(Text):
 
     def union(self, other: GtidSet) -> GtidSet:
         """Returns the union. If two MariaDB positions end at the same number of different servers,
-        this set's writer is taken: see `diverged`."""
-        self._check(other)
+        this set's writer is taken: see `list_diverged`."""
+        self._check_flavor(other)
         if not other.ranges or other == self:
             return self
         own_ranges, other_ranges = dict(self.ranges), dict(other.ranges)
@@ -74,24 +74,26 @@ class GtidSet(Text):
 
         A MariaDB transaction with the same number from another server is another transaction.
         """
-        self._check(other)
+        self._check_flavor(other)
         if not self.ranges or other == self:
             return GtidSet(self.flavor)
-        theirs = dict(other.ranges)
-        remaining = {key: _subtract_ranges(ranges, theirs.get(key, ())) for key, ranges in self.ranges}
+        other_ranges = dict(other.ranges)
+        remaining = {key: _subtract_ranges(ranges, other_ranges.get(key, ())) for key, ranges in self.ranges}
         for key in self.list_diverged(other):
             last = dict(self.ranges)[key][-1][1]
             remaining[key] = merge_ranges([*remaining[key], (last, last)])
         return _build_set(self.flavor, remaining, dict(self.writers))
 
     def list_diverged(self, other: GtidSet) -> list[str]:
-        """Lists MariaDB's domains in which both end at one number, by different servers."""
-        self._check(other)
-        theirs, writers = dict(other.ranges), dict(other.writers)
+        """Returns MariaDB's domains in which both end at one number, of different servers."""
+        self._check_flavor(other)
+        other_ranges, writers = dict(other.ranges), dict(other.writers)
         return [
             key
             for key, ranges in self.ranges
-            if key in writers and ranges[-1][1] == theirs[key][-1][1] and writers[key] != dict(self.writers).get(key)
+            if key in writers
+            and ranges[-1][1] == other_ranges[key][-1][1]
+            and writers[key] != dict(self.writers).get(key)
         ]
 
     @property
@@ -108,14 +110,14 @@ class GtidSet(Text):
         return sum(last - first + 1 for _, ranges in self.ranges for first, last in ranges)
 
     def list_transactions(self) -> Iterator[str]:
-        """Yields each GTID, in order; MariaDB's without server: a position has the last alone."""
+        """Yields each GTID in order, as SERVER[:TAG]:NUMBER, or DOMAIN:NUMBER of MariaDB."""
         for key, ranges in self.ranges:
             for first, last in ranges:
                 for number in range(first, last + 1):
                     yield f"{key}:{number}"
 
     def select_key(self, key: str) -> GtidSet:
-        """Returns the part of a server (`uuid` or `uuid:tag`) or domain."""
+        """Returns the part of the set that is of one server (`uuid` or `uuid:tag`) or domain."""
         ranges = {name: ranges for name, ranges in self.ranges if name == key}
         return _build_set(self.flavor, ranges, dict(self.writers))
 
@@ -130,7 +132,7 @@ class GtidSet(Text):
             return ",".join(f"{key}-{writers.get(key, 0)}-{ranges[0][1]}" for key, ranges in self.ranges)
         return ",".join(f"{key}:{_format_ranges(ranges)}" for key, ranges in self.ranges)
 
-    def _check(self, other: GtidSet) -> None:
+    def _check_flavor(self, other: GtidSet) -> None:
         """Raises InputError for a set of the other flavor."""
         if self.flavor != other.flavor:
             rule = "GTIDs of MariaDB and of MySQL have nothing in common"
@@ -192,7 +194,7 @@ def _format_ranges(ranges: Ranges) -> str:
 
 
 def merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Returns ranges sorted, with neighbors joined."""
+    """Returns ranges sorted, those that overlap or adjoin joined."""
     out: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if out and first <= out[-1][1] + 1:
@@ -203,7 +205,7 @@ def merge_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def _subtract_ranges(ranges: Ranges, others: Ranges) -> Ranges:
-    """Subtracts ranges in a single pass; both must be sorted and disjoint."""
+    """Returns `ranges` without the numbers in `others`; both must be sorted and disjoint."""
     out: list[tuple[int, int]] = []
     index = 0
     for first, last in ranges:

@@ -85,7 +85,7 @@ class OptionFile:
 
     @property
     def values(self) -> dict[str, str]:
-        """Returns the effective values, by variable."""
+        """Returns the effective values by variable: of several settings the last counts."""
         return {setting.name: setting.text for setting in self.settings}
 
 
@@ -121,7 +121,7 @@ def read_option_file(path: str | os.PathLike, groups: Sequence[str]) -> OptionFi
 
 
 class _Reader:
-    """Follows includes, and stores the texts of files for edits."""
+    """Reads option files with their includes into `settings`, and their texts into `texts`."""
 
     def __init__(self, groups: tuple[str, ...], base: Path) -> None:
         """Takes the groups to read, in lower case, and the folder in which relative includes
@@ -166,16 +166,16 @@ class _Reader:
                 self.settings.append(Setting(group.lower(), key, value, path, number))
 
     def include(self, line: str, path: Path, number: int, depth: int) -> None:
-        """Handles an include as my_default.c: spaces may follow the !, others are ignored.
-        `number`: the line's, from 1; `depth`: the number of includes that lead to this file. Raises
-        InputError."""
-        words = line[1:].strip(SPACE)
+        """Reads what an include line names, as my_default.c: spaces may follow the !, and any other
+        word behind it is ignored. `number`: the line's, from 1; `depth`: the number of includes
+        that lead to this file. Raises InputError."""
+        rest = line[1:].strip(SPACE)
         for word, follow in (("includedir", self._read_folder), ("include", self._read_file)):
-            if not words.startswith(word) or (words[len(word) :] or " ")[0] not in SPACE:
+            if not rest.startswith(word) or (rest[len(word) :] or " ")[0] not in SPACE:
                 continue
             if depth >= MAX_DEPTH:
                 return  # the server skips it with a warning
-            name = words[len(word) :].strip(SPACE)
+            name = rest[len(word) :].strip(SPACE)
             if not name:
                 rule = "names nothing: servers read no further"
                 raise refuse.input(f"{path}, line {number}: !{word}", rule, "Correct the line.")
@@ -258,7 +258,7 @@ def _find_comment(line: str) -> int:
 
 
 def format_value(value: str) -> str:
-    """Returns a value as an option file has it: in quotes if it would be misread without."""
+    """Returns a value for an option file, in quotes where it would be misread without."""
     plain = value == value.strip() and not any(character in value for character in "#\"'\\\n\r\t\b")
     return value if value and plain else quote_value(value)
 

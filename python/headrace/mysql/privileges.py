@@ -20,7 +20,7 @@ QUOTES = "`'\""
 @dataclass(frozen=True)
 class Grant:
     """A line of SHOW GRANTS. `database`, `table`: "*" for all; `whole`: rights to whole tables;
-    `some`: rights to some columns. `taken`: a partial revoke of MySQL."""
+    `some`: rights to some columns. `taken`: whether it is a partial revoke of MySQL."""
 
     whole: frozenset[str]
     some: frozenset[str]
@@ -32,7 +32,8 @@ class Grant:
 
 @dataclass(frozen=True)
 class Rights:
-    """The rights of an account. `patterns`: % and _ in a database's name are wildcards."""
+    """The rights of an account. `patterns`: whether % and _ in a database's name are wildcards.
+    `everything`: whether the account may do all, without its grants being read."""
 
     grants: tuple[Grant, ...] = field(repr=False)
     patterns: bool = True
@@ -55,11 +56,12 @@ class Rights:
         return any(right in grant.whole or ALL in grant.whole for grant in wide)
 
     def list_missing(self, database: str) -> list[str]:
-        """Lists the missing rights to a database without which a dump leaves something out."""
-        without = [right for right in NEEDED if not self.may(right, database)]
-        if not without and not self._sees_routines(database):
-            without.append("routines")
-        return without
+        """Returns the rights to a database that the account lacks and without which a dump leaves
+        something out; `routines` where only their text cannot be read."""
+        missing = [right for right in NEEDED if not self.may(right, database)]
+        if not missing and not self._sees_routines(database):
+            missing.append("routines")
+        return missing
 
     def list_revoked(self) -> list[str]:
         """Lists the users' databases that partial revokes hide wholly or partly."""
@@ -67,7 +69,7 @@ class Rights:
         return sorted({database for database in hidden if database.lower() not in SYSTEM})
 
     def list_readable(self) -> list[str]:
-        """Lists what the account may read of users' databases, named as in SHOW GRANTS."""
+        """Returns the users' tables that the account may read, named as in SHOW GRANTS."""
         names = set()
         for grant in self.grants:
             if grant.taken or grant.database == "*" or grant.database.lower() in SYSTEM:
@@ -88,14 +90,14 @@ class Rights:
     def _list_grants(self, database: str) -> Iterator[Grant]:
         """Yields the grants on a database. If several patterns match, the server takes the most
         specific pattern of each account or role."""
-        fit: dict[str, list[Grant]] = {}
+        by_grantee: dict[str, list[Grant]] = {}
         for grant in self.grants:
             of_database = grant.table == "*" and grant.database != "*" and not grant.taken
             if of_database and self._fits(grant.database, database):
-                fit.setdefault(grant.grantee, []).append(grant)
-        for mine in fit.values():
-            most = max(_count_literal(grant.database) for grant in mine)
-            yield from (grant for grant in mine if _count_literal(grant.database) == most)
+                by_grantee.setdefault(grant.grantee, []).append(grant)
+        for grants in by_grantee.values():
+            most = max(_count_literal(grant.database) for grant in grants)
+            yield from (grant for grant in grants if _count_literal(grant.database) == most)
 
     def _fits(self, pattern: str, database: str) -> bool:
         """Returns whether a grant's database means this one: it is a pattern with % and _, unless
@@ -109,7 +111,7 @@ class Rights:
 
 
 def _count_literal(pattern: str) -> int:
-    """Counts the characters of a pattern before its first wildcard."""
+    """Returns the length of a pattern up to its first wildcard; without one, its length plus 1."""
     plain = re.match(r"(?:\\.|[^%_\\])*", pattern, re.DOTALL)
     return len(pattern) + 1 if plain is None or plain.end() == len(pattern) else plain.end()
 
@@ -118,7 +120,7 @@ def _count_literal(pattern: str) -> int:
 
 
 def parse_grants(lines: Iterable[str]) -> list[Grant]:
-    """Parses grants on databases and tables of SHOW GRANTS; skips roles, routines and proxies."""
+    """Returns the grants on databases and tables, not those of roles, routines and proxies."""
     return [grant for line in lines if (grant := _parse_grant(line)) is not None]
 
 
@@ -132,7 +134,7 @@ def _parse_grant(line: str) -> Grant | None:
     end = _find_outside(behind, " TO " if verb == "GRANT" else " FROM ")
     if end < 0:
         return None
-    place, who = behind[:end], behind[end:].split(" ", 2)[2]
+    place, grantee = behind[:end], behind[end:].split(" ", 2)[2]
     if re.match(r"(?:FUNCTION|PROCEDURE|PACKAGE(?: BODY)?) ", place):
         return None
     names = _parse_names(place.removeprefix("TABLE "))
@@ -144,12 +146,12 @@ def _parse_grant(line: str) -> Grant | None:
         (some if bracket else whole).add(name.strip().upper())
     if "ALL" in whole:
         whole.add(ALL)
-    grantee = who[:end] if (end := _find_outside(who, " ")) > 0 else who
+    grantee = grantee[:end] if (end := _find_outside(grantee, " ")) > 0 else grantee
     return Grant(frozenset(whole), frozenset(some), *names, grantee, verb == "REVOKE")
 
 
 def _find_outside(text: str, word: str) -> int:
-    """Returns where a word begins outside of quotes and brackets; -1 for nowhere."""
+    """Returns the index of a word outside of quotes and brackets, -1 if it is not there."""
     quote, depth = "", 0
     for place, letter in enumerate(text):
         if quote:

@@ -1,5 +1,5 @@
 """The state of a server: position, settings that decide what can be lost, semi-sync, and its
-channels. The failover planner, lag and `replica status` read only this."""
+channels. The failover planner, lag and `replica status` read a server through this alone."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Channel(Document):
     ssl_ca: str = ""
 
     def list_entries(self) -> dict[str, object]:
-        """Returns its fields by name, the filters by their kind."""
+        """Returns the fields by name, the filters by their kind."""
         return super().list_entries() | {"filters": dict(self.filters)}
 
     @property
@@ -103,7 +103,7 @@ class Channel(Document):
 
 @dataclass(frozen=True)
 class BinaryLog:
-    """The binary log of a server, if `on`. `replica_updates`: with what it applies as a replica."""
+    """The binary log of a server. `replica_updates`: whether it has what a replica applies."""
 
     on: bool
     replica_updates: bool
@@ -125,10 +125,10 @@ class Durability:
 
 @dataclass(frozen=True)
 class ServerState(Document):
-    """A server at the moment of the query. `executed`: the transactions in its data, applied or
-    written there. `uuid`: MySQL's, "" on MariaDB. `applied`: the last transactions that MariaDB
-    applied as a replica (gtid_slave_pos), which outlive the channel; the same as `executed` on
-    MySQL. `max_packet`: largest statement or row, bytes; `apply_packet`: the same for received
+    """A server at the moment of the query. `executed`: the transactions in its data, its own and
+    those that it applied. `uuid`: MySQL's, "" on MariaDB. `applied`: the last transactions that
+    MariaDB applied as a replica (gtid_slave_pos), which outlive the channel; the same as `executed`
+    on MySQL. `max_packet`: largest statement or row, bytes; `apply_packet`: the same for received
     ones."""
 
     name: str
@@ -161,13 +161,14 @@ class ServerState(Document):
         return next((channel for channel in self.channels if channel.name == name), None)
 
     def list_entries(self) -> dict[str, object]:
-        """Returns its fields by name, the version as text."""
+        """Returns the fields by name, the version as text."""
         return super().list_entries() | {"version": ".".join(map(str, self.version))}
 
 
 def observe(connection: SqlConnection, name: str = "") -> ServerState:
-    """Queries the state of a server: without file and offset of its binary log, for which both
-    flavors take a lock that commits hold while they wait for a volume or a replica.
+    """Returns the state of a server, which is queried now. File and offset of its binary log are
+    left out: for them both flavors take a lock that commits hold while they wait for a volume or a
+    replica.
 
     Raises CouldNotRun if it does not answer, InputError if the account lacks rights or the
     server is too old.
@@ -181,7 +182,7 @@ def observe(connection: SqlConnection, name: str = "") -> ServerState:
 
 
 def read_dialect(connection: SqlConnection) -> Dialect:
-    """Returns the dialect of a connected server."""
+    """Returns the dialect of a connected server. Raises InputError for an old version."""
     return parse_dialect(str(ask_value(connection, "SELECT @@version") or ""))
 
 
@@ -203,7 +204,7 @@ def parse_version(text: str, comment: str = "") -> tuple[str, tuple[int, ...]]:
 
 
 def _translate_error(error: Exception, name: str) -> HeadraceError:
-    """Returns our error for a query that failed: InputError for a lack of rights, else
+    """Returns the error for the user of a query that failed: InputError for a lack of rights, else
     CouldNotRun."""
     code = get_error_number(error)
     # ER_ACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR
@@ -216,7 +217,7 @@ def _translate_error(error: Exception, name: str) -> HeadraceError:
 
 
 def _query_state(connection: SqlConnection, name: str) -> ServerState:
-    """Queries what `observe` returns. Raises InputError for a server that is too old, and the
+    """Returns what `observe` returns. Raises InputError for a server that is too old, and the
     errors of PyMySQL as they are."""
     variables = ask_pairs(connection, "SHOW GLOBAL VARIABLES")
     status = ask_pairs(connection, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'")
@@ -263,8 +264,8 @@ def _query_state(connection: SqlConnection, name: str) -> ServerState:
 
 
 def read_channel_rows(connection: SqlConnection, dialect: Dialect) -> list[NamedRow]:
-    """Reads the replica status, a row for each channel, whose names are in lower case. A group's
-    own channels are left out: they follow no server, and group replication manages them."""
+    """Returns the replica status: a row for each channel, by the names of the columns in lower
+    case. The channels of group replication are left out: they follow no server."""
     rows = [
         {name.lower(): value for name, value in row.items()}
         for row in ask_named(connection, dialect.query_replica_status())
@@ -273,26 +274,26 @@ def read_channel_rows(connection: SqlConnection, dialect: Dialect) -> list[Named
 
 
 def read_executed_sets(connection: SqlConnection, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
-    """Reads the transactions in a server's data, and the last of those that it applied as a
-    replica."""
+    """Returns the transactions in a server's data, and those up to the last that it applied as a
+    replica; on MySQL both are the same set."""
     row = ask_row(connection, dialect.query_executed())
     applied, *logs = [GtidSet.parse(str(text or ""), dialect.flavor) for text in row]
     return applied.union(logs[0]) if logs else applied, applied
 
 
 def read_executed_now(connection: SqlConnection, state: ServerState) -> GtidSet:
-    """Reads the GTIDs of a server, in a single small query."""
+    """Returns the executed GTIDs of a server, which are queried now in a single statement."""
     return read_executed_sets(connection, state.dialect)[0]
 
 
 def read_gtid_purged(connection: SqlConnection) -> GtidSet:
-    """Reads the transactions that MySQL has executed and has not in its binary logs: they were
+    """Returns the transactions that MySQL has executed but not in its binary logs: they were
     purged, or came with a copy."""
     return GtidSet.parse(str(ask_value(connection, "SELECT @@GLOBAL.gtid_purged") or ""), "mysql")
 
 
 def read_written(connection: SqlConnection, state: ServerState) -> dict[tuple[int, int], int]:
-    """Reads the last number of each (domain, server) in MariaDB's binary log; empty for MySQL."""
+    """Returns the last number of each (domain, server) in MariaDB's binary log; {} for MySQL."""
     if state.flavor != "mariadb":
         return {}
     text = str(ask_value(connection, "SELECT @@GLOBAL.gtid_binlog_state") or "")
@@ -308,22 +309,20 @@ def _is_on(value: str | None) -> bool:
 
 
 def _read_semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSync:
-    """Reads semi-sync by both generations of names: source and replica, master and slave."""
+    """Returns semi-sync by either names: source and replica, or master and slave."""
 
     def find_value(values: dict[str, str], new: str, old: str) -> str:
         return values.get(f"rpl_semi_sync_{new}") or values.get(f"rpl_semi_sync_{old}", "")
 
-    source = {key: f"source_{key}" for key in ("enabled", "timeout", "wait_point", "status", "clients")}
-    old = {key: f"master_{key}" for key in source}
     count = find_value(variables, "source_wait_for_replica_count", "master_wait_for_slave_count")
     waits_alone = find_value(variables, "source_wait_no_replica", "master_wait_no_slave")
     return SemiSync(
-        source_enabled=_is_on(find_value(variables, source["enabled"], old["enabled"])),
-        source_status=_is_on(find_value(status, source["status"], old["status"])),
-        clients=int(find_value(status, source["clients"], old["clients"]) or 0),
+        source_enabled=_is_on(find_value(variables, "source_enabled", "master_enabled")),
+        source_status=_is_on(find_value(status, "source_status", "master_status")),
+        clients=int(find_value(status, "source_clients", "master_clients") or 0),
         wait_count=int(count or 1),
-        wait_point=find_value(variables, source["wait_point"], old["wait_point"]),
-        timeout_ms=int(find_value(variables, source["timeout"], old["timeout"]) or 0),
+        wait_point=find_value(variables, "source_wait_point", "master_wait_point"),
+        timeout_ms=int(find_value(variables, "source_timeout", "master_timeout") or 0),
         waits_alone=_is_on(waits_alone or "ON"),
         no_tx=int(find_value(status, "source_no_tx", "master_no_tx") or 0),
         yes_tx=int(find_value(status, "source_yes_tx", "master_yes_tx") or 0),
@@ -343,7 +342,7 @@ class ChannelThreads:
 
     @classmethod
     def from_row(cls, row: NamedRow) -> ChannelThreads:
-        """Reads a row of the replica status, whose names are in lower case."""
+        """Returns the threads in a row of the replica status, whose names are in lower case."""
         receive, apply = (
             str(row.get(f"replica_{thread}_running", row.get(f"slave_{thread}_running")) or "").lower()
             for thread in ("io", "sql")
@@ -357,7 +356,7 @@ class ChannelThreads:
 
 
 def read_channel_name(row: NamedRow) -> str:
-    """Returns the name of a channel from its row, "" for the default one."""
+    """Returns the name of a channel from its row of the replica status, "" for the default one."""
     return str(row.get("channel_name", row.get("connection_name")) or "")
 
 
@@ -368,47 +367,47 @@ def _make_channel(row: NamedRow, variables: dict[str, str], dialect: Dialect) ->
     """Returns a channel from a row of the replica status, whose names are in lower case: either
     those of source and replica, or of master and slave."""
 
-    def of(*names: str) -> Any:
+    def find_first(*names: str) -> Any:
         for name in names:
             if (value := row.get(name)) is not None:
                 return value
         return None
 
     def text(*names: str) -> str:
-        return str(of(*names) or "")
+        return str(find_first(*names) or "")
 
     applied = GtidSet.parse(text("executed_gtid_set", "gtid_slave_pos"), dialect.flavor)
-    got = GtidSet.parse(text("retrieved_gtid_set", "gtid_io_pos"), dialect.flavor)
+    retrieved = GtidSet.parse(text("retrieved_gtid_set", "gtid_io_pos"), dialect.flavor)
     workers = variables.get("slave_parallel_threads" if dialect.is_mariadb else "replica_parallel_workers", "0")
     filters = tuple((kind, patterns) for kind in FILTERS if (patterns := text(kind.replace("-", "_"))))
-    behind, auto = of("seconds_behind_source", "seconds_behind_master"), of("auto_position")
+    behind, auto = find_first("seconds_behind_source", "seconds_behind_master"), find_first("auto_position")
     threads = ChannelThreads.from_row(row)
     return Channel(
         name=read_channel_name(row),
         source_host=text("source_host", "master_host"),
-        source_port=int(of("source_port", "master_port") or 0),
-        source_server_id=int(of("source_server_id", "master_server_id") or 0),
+        source_port=int(find_first("source_port", "master_port") or 0),
+        source_server_id=int(find_first("source_server_id", "master_server_id") or 0),
         receive=threads.receive,
         apply=threads.apply,
-        received=applied.union(got),
+        received=applied.union(retrieved),
         executed=applied,
         read_file=text("source_log_file", "master_log_file"),
-        read_pos=int(of("read_source_log_pos", "read_master_log_pos") or 0),
+        read_pos=int(find_first("read_source_log_pos", "read_master_log_pos") or 0),
         applied_file=text("relay_source_log_file", "relay_master_log_file"),
-        applied_pos=int(of("exec_source_log_pos", "exec_master_log_pos") or 0),
+        applied_pos=int(find_first("exec_source_log_pos", "exec_master_log_pos") or 0),
         seconds_behind=None if behind is None else int(behind),
         receive_error=threads.receive_error,
         apply_error=threads.apply_error,
-        delay_s=int(of("sql_delay") or 0),
+        delay_s=int(find_first("sql_delay") or 0),
         filters=filters,
         workers=int(workers),
-        uses_gtid=str(auto) == "1" if auto is not None else str(of("using_gtid")) not in ("No", "None"),
+        uses_gtid=str(auto) == "1" if auto is not None else str(find_first("using_gtid")) not in ("No", "None"),
         ssl_ca=text("source_ssl_ca_file", "master_ssl_ca_file"),
     )
 
 
 def _format_error(number: object, words: str) -> str:
-    """Returns an error as a printable line, "" for none."""
+    """Returns the number and message of an error as a printable line, "" without an error."""
     if not number and not words:
         return ""
     return f"{number}: " + "".join(character if character.isprintable() else " " for character in words)[:500]

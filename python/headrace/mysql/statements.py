@@ -1,17 +1,17 @@
 """Statements to a server. No other module runs any.
 
-ask          the rows of an answer
-ask_row      its first row
-ask_value    the first column of its first row
-ask_named    its rows by the names of their columns
-ask_pairs    names and values, as SHOW VARIABLES answers
-numbers_of   names and numbers of rows, as SHOW STATUS answers
-send         a statement without an answer, for many rows at once
-run          statements that change something; an error repeats nothing of them
-load_plugin  a plugin of a server
+ask            the rows of an answer
+ask_row        its first row
+ask_value      the first column of its first row
+ask_named      its rows by the names of their columns
+ask_pairs      names and values, as SHOW VARIABLES answers
+parse_numbers  names and numbers of rows, as SHOW STATUS answers
+send           a statement without an answer, for many rows at once
+run            statements that change something; an error repeats nothing of them
+load_plugin    a plugin of a server
 
-Their errors are the driver's (pymysql.err.MySQLError), except where it is said: each caller knows
-what the user has to hear.
+Errors are the driver's (pymysql.err.MySQLError) unless a function says otherwise: callers translate
+them for the user.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ def ask_named(connection: SqlConnection, statement: str, parameters: Sequence[ob
 
 
 def ask_pairs(connection: SqlConnection, statement: str) -> dict[str, str]:
-    """Returns an answer of two columns as names, in small letters, and values."""
+    """Returns an answer of two columns as values by name; names are in lower case."""
     return {str(name).lower(): str(value) for name, value in ask(connection, statement)}
 
 
 def parse_numbers(rows: Iterable[Row]) -> dict[str, float]:
-    """Returns what is a number in rows of two columns, by the name in small letters."""
+    """Returns the values of rows of two columns that are numbers, by their names in lower case."""
     numbers = {str(name).lower(): parse_number(text) for name, text in rows}
     return {name: number for name, number in numbers.items() if number is not None}
 
 
 def parse_number(text: object) -> float | None:
-    """Returns a variable's value as a number; None for words, lists and times."""
+    """Returns the value of a variable as a number; None for a word, a list or a time."""
     text = str(text)
     # float() would take 1_000, nan and infinity.
     if not text or not (text[-1].isdigit() and (text[0].isdigit() or text[0] == "-")) or "_" in text:
@@ -93,7 +93,7 @@ def send(connection: SqlConnection, statement: str, rows: Sequence[Row]) -> None
 
 
 def run(connection: SqlConnection, statements: Iterable[str]) -> None:
-    """Runs statements, perhaps with a password. Raises CouldNotRun, which repeats nothing of it."""
+    """Runs statements. Raises CouldNotRun, which repeats the first three words alone."""
     for statement in statements:
         try:
             ask(connection, statement)
@@ -102,7 +102,7 @@ def run(connection: SqlConnection, statements: Iterable[str]) -> None:
 
 
 def ask_named_safely(connection: SqlConnection, statement: str) -> list[NamedRow]:
-    """Returns rows as `ask_named`, and raises as `run`."""
+    """Returns rows as `ask_named`. Raises CouldNotRun as `run`."""
     try:
         return ask_named(connection, statement)
     except Exception as error:
@@ -110,7 +110,8 @@ def ask_named_safely(connection: SqlConnection, statement: str) -> list[NamedRow
 
 
 def load_plugin(connection: SqlConnection, name: str, file: str, server: str) -> None:
-    """Loads a plugin permanently, unless it is loaded. Raises CouldNotRun."""
+    """Installs the plugin `name` from its `file` permanently, unless it is active. `server`: the
+    server's name in the error. Raises CouldNotRun."""
     query = f"SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = '{name}'"
     if ask_value(connection, query) == "ACTIVE":
         return
@@ -122,7 +123,7 @@ def load_plugin(connection: SqlConnection, name: str, file: str, server: str) ->
 
 
 def get_error_number(error: Exception) -> int:
-    """Returns the number of a server's error, 0 for an error of another kind."""
+    """Returns the number of a server's error, 0 for an error without a number."""
     return error.args[0] if error.args and isinstance(error.args[0], int) else 0
 
 
@@ -133,7 +134,7 @@ def get_error_words(error: Exception, most: int = 200) -> str:
 
 
 def translate_error(statement: str, error: Exception) -> CouldNotRun:
-    """Returns a statement's error in the server's words, with its first three words alone."""
+    """Returns the error of a statement: its first three words, and the server's message."""
     number = error.args[0] if error.args else ""
     message = str(error.args[-1] if error.args else error)
     if " near '" in message:  # a syntax error repeats the statement, perhaps with its password

@@ -1,8 +1,8 @@
 """Times as the tools print them.
 
 `iostat`, `sar` and `vmstat` print dates as the locale has them. Month and day are told apart by
-looking at all dates of a file at once; what stays ambiguous is taken as month/day, as sysstat
-prints without a locale, and said so.
+looking at all dates of a file at once; dates that stay ambiguous are read as month/day, as sysstat
+prints them without a locale, with a note.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def looks_like_stamp(text: str) -> bool:
 
 
 def parse_stamps(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> list[Stamp]:
-    """Dates with times, all of one file, as (place, text). Raises InputError."""
+    """Returns the moments that `texts`, pairs of place and text, name: all those of one file, whose
+    order of day and month is found together. Raises InputError."""
     matches = []
     for where, text in texts:
         match = STAMP.match(text.strip())
@@ -66,7 +67,7 @@ def parse_stamps(recording: Recording, texts: Sequence[tuple[int | str, str]]) -
 
 
 def parse_days(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> list[date]:
-    """Dates without times, all of one file. Raises InputError."""
+    """Returns the days in `texts`, pairs of place and text of one file. Raises InputError."""
     matches = [(where, text, DAY.match(text.strip())) for where, text in texts]
     for where, text, match in matches:
         if not match:
@@ -86,7 +87,7 @@ def parse_time_of_day(text: str) -> int | None:
 
 
 def parse_iso(text: str) -> Stamp | None:
-    """Returns the moment of an ISO 8601 or epoch time of cloud tools (day after month), or None."""
+    """Returns the moment of a time in ISO 8601, or in seconds since 1970; None for another text."""
     text = text.strip()
     if re.fullmatch(r"\d{9,10}(\.\d+)?", text, re.ASCII):
         moment = EPOCH + timedelta(seconds=float(text))
@@ -104,7 +105,7 @@ def parse_iso(text: str) -> Stamp | None:
 
 
 def from_datetime(moment: datetime) -> Stamp:
-    """Returns a datetime, with or without a zone, as a Stamp."""
+    """Returns a datetime as a Stamp; without a zone, `epoch_s` is that of the time as printed."""
     local = moment.replace(tzinfo=None)
     utc = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else local
     zone = format_zone(round((local - utc).total_seconds())) if moment.tzinfo else None
@@ -118,7 +119,8 @@ def format_zone(offset_s: int) -> str:
 
 
 def _detect_day_order(recording: Recording, matches: list) -> str:
-    """Returns `mdy` or `dmy`, whichever fits all dates that do not begin with a year."""
+    """Returns `mdy` or `dmy`, whichever fits all dates that do not begin with a year; notes it in
+    the recording where both do. Raises InputError where neither does."""
     pairs = {(int(m["a"]), int(m["b"])) for _, _, m in matches if len(m["a"]) < 4}
     dotted = any("." in text.split()[0] for _, text, m in matches if len(m["a"]) < 4)
     first_over, second_over = any(a > 12 for a, _ in pairs), any(b > 12 for _, b in pairs)
@@ -172,7 +174,7 @@ def _parse_hour(match: re.Match[str]) -> int | None:
 
 
 def _parse_stamp(recording: Recording, where: int | str, text: str, match: re.Match[str], order: str) -> Stamp:
-    """Returns the stamp of a matched time, read in the order `order` of day, month and year; a time
+    """Returns the stamp of a matched time, read in the order `order` of day and month; a time
     without a zone is taken as UTC. Raises InputError if it is not a time of day or of the
     calendar."""
     day, hour = _parse_date(recording, where, text, match, order), _parse_hour(match)

@@ -1,8 +1,7 @@
 """A recording as text, and the numbers in it.
 
-Everything a file can do to a reader is met here once: it is empty, binary, huge, in another
-encoding, has Windows line ends, a byte-order mark, decimal commas, or a NaN where a number should
-be.
+These readers refuse or accept, for all formats, files that are empty, binary, huge or in another
+encoding, that have Windows line ends, a byte-order mark or decimal commas, or NaN for a number.
 """
 
 from __future__ import annotations
@@ -13,18 +12,14 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from headrace.base.files import make_path, read_bytes
 from headrace.errors import CouldNotRun, InputError, Refusals
 
-if TYPE_CHECKING:
-    pass
-
 refuse = Refusals("docs/reference/import-formats.md")
 MAX_BYTES = 512 * 1024 * 1024  # a month of seconds of iostat; ours
 STDIN = "-"  # standard input, where a file is named
-MAX_NOTES = 20  # a reader takes in no more; ours
+MAX_NOTES = 20  # more are not read; ours
 
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)?(?:[eE][+-]?[0-9]{1,2})?\Z")
 _NOT_A_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)
@@ -47,8 +42,8 @@ _MAGIC = (
 class Recording:
     """The text of a recording.
 
-    `lines` are without line ends; line numbers in errors count from 1. `title`: what a workload
-    made of it is called; None: its name without the ending.
+    `lines` are without line ends; line numbers in errors count from 1. `title`: the name of a
+    workload that is made of it; None: `name` without its ending. `notes`: for the user.
     """
 
     name: str
@@ -63,7 +58,7 @@ class Recording:
         return self.text.split("\n")
 
     def note(self, text: str) -> None:
-        """Notes what a reader of the figures must know, once; the first MAX_NOTES are kept."""
+        """Adds a note for the user, unless it is there already or MAX_NOTES are."""
         if text not in self.notes and len(self.notes) < MAX_NOTES:
             self.notes.append(text)
 
@@ -103,9 +98,9 @@ class Recording:
         """Returns a figure that a disk can have. Raises InputError for a negative one, NaN, and
         beyond 1e15."""
         if not -ABSURD <= value <= ABSURD:  # also catches NaN
-            shown = "NaN or infinite" if isinstance(value, float) and not abs(value) <= 1e308 else "beyond 1e15"
+            what_is_wrong = "NaN or infinite" if isinstance(value, float) and not abs(value) <= 1e308 else "beyond 1e15"
             raise self.make_error(
-                where, f"{what} is {shown}", "no disk does that", "Take the report out, or record again."
+                where, f"{what} is {what_is_wrong}", "no disk does that", "Take the report out, or record again."
             )
         if value < 0:
             hint = "A counter wrapped or the clock went back: take the report out."
@@ -131,7 +126,7 @@ def clip(text: str, limit: int = 100) -> str:
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:
-    """Reads a recording whole; "-" is standard input.
+    """Returns the recording in a file; "-" is standard input.
 
     Raises InputError when it is not text, CouldNotRun when it cannot be read.
     """
@@ -144,7 +139,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
 
 
 def decode_recording(name: str, content: bytes) -> Recording:
-    """Decodes a file's content as a recording. Raises InputError when it is not text."""
+    """Returns the recording in the content of a file. Raises InputError when it is not text."""
     if not content.strip():
         raise refuse.input(name, "the file is empty", "Was the recording stopped before its first report?")
     for magic, what, hint in _MAGIC:
@@ -168,11 +163,9 @@ def _read_standard_input() -> bytes:
 
 
 def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, begun: Callable[[], object]) -> None:
-    """Calls `handle(number, line)` for each of `numbered`; a bad last line is left out with a note
-    once a report has `begun`.
-
-    A tool that is stopped, or a copy that ends early, leaves half a line: it costs that report, not
-    the day. A bad line before the last is refused.
+    """Calls `handle(number, line)` for each of `numbered`. A last line that it refuses is left out,
+    with a note in the recording, if `begun` says that a report was read before: a tool that is
+    stopped, or a copy that ends early, leaves half a line. Other errors of `handle` are raised.
     """
     last = max(
         (

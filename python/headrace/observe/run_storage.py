@@ -1,5 +1,5 @@
-"""Reads the limits of a run's storage on its day from the catalog; every refusal names the key of
-the description."""
+"""Reads the limits of a run's storage, on the day of the run, from the catalog; every error names
+the key of the run description."""
 
 from __future__ import annotations
 
@@ -57,13 +57,31 @@ def check_storage(key: str, text: object, as_of: date, instance: str | None) -> 
 
 
 def _make_refusal(key: str, text: str, error: Exception) -> InputError:
+    """Returns the core's refusal of a value as an InputError that names its key."""
     value, rule, source, hint = (str(part) for part in error.args)
     detail = value if value not in (text, "") else ""
     return InputError(f"{key} = {quote_value(text)}" + (f": {detail[:120]}" if detail else ""), rule, source, hint)
 
 
+def sum_rates(members: Sequence[core.VolumeLimits]) -> tuple[float, float, float, float]:
+    """Returns what volumes give together: I/Os a second without and with burst credits, then bytes
+    a second without and with them."""
+    return (
+        float(sum(member["iops"] for member in members)),
+        float(sum(max(member["iops"], (member["io_burst"] or {}).get("iops", 0)) for member in members)),
+        float(
+            sum(
+                (member["byte_burst"] or {}).get("baseline_bytes_s", member["throughput_bytes_s"]) for member in members
+            )
+        ),
+        # With byte credits (st1, sc1) throughput_bytes_s is that of the burst.
+        float(sum(member["throughput_bytes_s"] for member in members)),
+    )
+
+
 def _sum_caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.Instance | None) -> Caps:
-    """Adds the members up: no layout carries more I/Os to its members than they take together."""
+    """Returns the limits of the members together, on the instance `host`: no layout carries more
+    I/Os than its members take. Infinite where the catalog has no figures."""
     if any(
         caveat["field"].endswith(".fallback") or ".fallback_" in caveat["field"]
         for member in members
@@ -71,16 +89,10 @@ def _sum_caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: cor
     ):
         # The catalog knows no figure of these disks.
         return Caps(math.inf, math.inf, math.inf, math.inf, float(usable_gib))
-    iops = float(sum(member["iops"] for member in members))
-    burst = float(sum(max(member["iops"], (member["io_burst"] or {}).get("iops", 0)) for member in members))
-    # With byte credits (st1, sc1) throughput_bytes_s is that of the burst.
-    mib_s_burst = sum(member["throughput_bytes_s"] for member in members) / MIB
-    mib_s = (
-        sum((member["byte_burst"] or {}).get("baseline_bytes_s", member["throughput_bytes_s"]) for member in members)
-        / MIB
-    )
-    stored_inside = all(member["spec"]["volume_type"] == "instance-store" for member in members)
-    if host is not None and not stored_inside:  # instance store does not pass the EBS link
+    iops, burst, bytes_s, burst_bytes_s = sum_rates(members)
+    mib_s, mib_s_burst = bytes_s / MIB, burst_bytes_s / MIB
+    is_local = all(member["spec"]["volume_type"] == "instance-store" for member in members)
+    if host is not None and not is_local:  # instance store does not pass the EBS link
         iops, burst = _cap_value(iops, host["baseline_iops"]), _cap_value(burst, host["max_iops"])
         mib_s = _cap_value(mib_s, None if host["baseline_bytes_s"] is None else host["baseline_bytes_s"] / MIB)
         mib_s_burst = _cap_value(mib_s_burst, None if host["max_bytes_s"] is None else host["max_bytes_s"] / MIB)
@@ -91,8 +103,8 @@ def _sum_caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: cor
         mib_s,
         max(mib_s, mib_s_burst),
         float(usable_gib),
-        float(sum(each["iops"] for each in reads)),
-        sum(each["throughput_bytes_s"] for each in reads) / MIB,
+        float(sum(limits["iops"] for limits in reads)),
+        sum(limits["throughput_bytes_s"] for limits in reads) / MIB,
     )
 
 
@@ -101,7 +113,7 @@ def _cap_value(value: float, limit: float | None) -> float:
 
 
 def note_late_day(as_of: date) -> str | None:
-    """Returns a note on a day that the catalog does not reach, or None."""
+    """Returns a note where a day is later than the newest of the catalog, else None."""
     newest = core.newest_date()
     if as_of.isoformat() <= newest:
         return None

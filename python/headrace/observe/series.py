@@ -1,7 +1,7 @@
 """A measured file as text, as rows of CSV and as a series of means on its own clock.
 
-Every reader of a run's files ends in a `TimeSeries`: the importers' reports of a device, samples of
-/proc/diskstats, samples of SHOW GLOBAL STATUS. `run_files.align` lays them on the run's time.
+Every reader of a run's files makes a `TimeSeries`: of the importers' reports of a device, of
+samples of /proc/diskstats or SHOW GLOBAL STATUS. `run_files.align` finds their times in the run.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ refuse = Refusals(DOC)
 
 @dataclass(frozen=True)
 class RunFinding:
-    """Something a reader of the figures must know.
-
-    `kind` is one of the list in the reference; `t_s` is where, None for the whole run.
+    """A note on the figures of a run for the user. `kind` is one of the list in the reference;
+    `t_s`: the second of the run that it is about, None for the whole run.
     """
 
     kind: str
@@ -30,7 +29,7 @@ class RunFinding:
     t_s: float | None = None
 
     def shift_clock(self, seconds: float) -> RunFinding:
-        """Returns the same finding on a clock that began that many seconds earlier."""
+        """Returns the finding with its time on a clock that began that many seconds earlier."""
         return self if self.t_s is None else replace(self, t_s=self.t_s + seconds)
 
 
@@ -68,7 +67,7 @@ class TimeSeries:
 
 
 def open_text(path: Path) -> Recording:
-    """Reads a file with at least one line that is not blank. Raises InputError or CouldNotRun."""
+    """Returns the recording in a file. Raises InputError, also for blank lines, or CouldNotRun."""
     recording = open_recording(path)
     # Bytes that are not blank can still be: a lone mark of UTF-16, or separators Python counts as
     # blanks.
@@ -81,8 +80,8 @@ def open_text(path: Path) -> Recording:
 def read_csv_rows(
     recording: Recording, findings: list[RunFinding], delimiter: str = ","
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields (line, cells) of a CSV, its header first; blank lines are left out, and so is a last
-    line that is cut off.
+    """Yields (line number, cells) of a CSV, its header first. Blank lines are left out, and so is a
+    last line that is cut off, with a finding in `findings`.
 
     Raises InputError for a line that has not as many cells as the header.
     """

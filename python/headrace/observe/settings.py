@@ -1,4 +1,4 @@
-"""Settings and versions of the server, known by name."""
+"""Checks the settings and the version of the server in a run description."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ KINDS: dict[str, type] = {"whole": int, "number": float, "switch": bool}
 
 
 class RunSetting(NamedTuple):
-    """A setting of a run description: the engine that has it (None: both), what it is, its kind
-    and range; the variable of the server that says it ("": none alone), in which unit of that."""
+    """A setting of a run description: the engine that has it (None: both), its meaning, type and
+    range, and the server's variable with its value ("": there is none), of which `unit` are one of
+    the setting."""
 
     engine: str | None
     meaning: str
@@ -70,7 +71,7 @@ SETTINGS = {
 
 
 def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
-    """Checks the [settings] table, each by name, kind and range. Raises InputError."""
+    """Returns the [settings] table once each name, type and range is checked. Raises InputError."""
     checked = {}
     for key, value in table.items():
         if key not in SETTINGS:

@@ -48,7 +48,7 @@ MOST_SETTINGS = 40  # lines of settings that differ; the rest is counted
 
 
 def make_list_row(record: RunRecord) -> list[object]:
-    """Returns the cells of LIST_COLUMNS."""
+    """Returns the cells of a run, in the columns of LIST_COLUMNS."""
     summary, document = record.summary, record.document
     reads, writes = summary.get("read_iops"), summary.get("write_iops")
     iops = "-" if reads is None or writes is None else format_number(reads + writes)
@@ -69,7 +69,7 @@ def make_list_row(record: RunRecord) -> list[object]:
 
 
 def describe_load(document: dict) -> str:
-    """Returns the benchmark with the option that says most."""
+    """Returns the benchmark of a run with its main option, such as `fio randread`."""
     name, options = document["benchmark"]["name"], document["benchmark"]["options"]
     option = {"sysbench-oltp": "script", "sysbench-fileio": "mode", "fio": "rw", "mysqlslap": "load"}.get(name)
     if name == "tpcc":
@@ -78,7 +78,7 @@ def describe_load(document: dict) -> str:
 
 
 def describe_server(document: dict) -> str:
-    """Returns flavor, release and engine, as in `MariaDB 10.11.6, InnoDB`; "" for files."""
+    """Returns flavor, release and engine, as `MariaDB 10.11.6, InnoDB`; "" for a run on files."""
     target = document["target"]
     if not target.get("engine"):
         return ""
@@ -88,7 +88,7 @@ def describe_server(document: dict) -> str:
 
 
 def make_title(record: RunRecord) -> str:
-    """Returns a run in one line."""
+    """Returns benchmark, storage and threads of a run in one line."""
     document = record.document
     where = document["target"].get("storage") or document["target"].get("label")
     return f"{describe_load(document)} on {where}, {document['load']['threads']} threads"
@@ -199,8 +199,8 @@ def describe_options(options: dict) -> list[str]:
     return words
 
 
-def compare_rows(comparison: BenchComparison) -> list[tuple[str, ...]]:
-    """Returns the cells of COMPARE_COLUMNS."""
+def list_difference_rows(comparison: BenchComparison) -> list[tuple[str, ...]]:
+    """Returns the cells of COMPARE_COLUMNS, a row for each figure of both runs."""
     rows = []
     for difference in comparison.differences:
         change = "-" if difference.change_percent is None else f"{_format_signed_percent(difference.change_percent)} %"
@@ -229,8 +229,8 @@ def _format_signed_percent(value: float) -> str:
     return f"{value:+.1f}" if abs(value) < 1_000 else f"{value:+,.0f}"
 
 
-def compare_words(comparison: BenchComparison) -> list[str]:
-    """Returns sentences about intended differences, then about those that make the runs unlike."""
+def list_difference_sentences(comparison: BenchComparison) -> list[str]:
+    """Returns sentences on intended differences, then on those that make the runs unlike."""
     lines = [
         f"Differs: {what}: {first_value} and {second_value}"
         for what, first_value, second_value in comparison.differs[:MOST_SETTINGS]
@@ -268,8 +268,8 @@ def build_view(record: RunRecord) -> View:
     blocks.append(Fold("Setup", [Table(SETUP, list_setup_rows(record))]))
     subtitle = f"Measured {format_moment(record.document.get('began_at', ''))} by {tool}; run {record.id}"
     tps = record.summary.get("tps")
-    does = "" if tps is None else f"{format_number(tps)} {unit} a second: "
-    return View(f"{does}{title}", subtitle, build_cards(record), blocks)
+    rate = "" if tps is None else f"{format_number(tps)} {unit} a second: "
+    return View(f"{rate}{title}", subtitle, build_cards(record), blocks)
 
 
 def build_cards(record: RunRecord) -> list[Card]:
@@ -291,12 +291,12 @@ def build_cards(record: RunRecord) -> list[Card]:
 def build_comparison_view(comparison: BenchComparison) -> View:
     """Returns the comparison of two runs, or groups, as a view."""
     first, second = comparison.a[0], comparison.b[0]
-    words = compare_words(comparison)
+    words = list_difference_sentences(comparison)
     blocks: list[Block] = [Sentence(line, "warn") for line in words if line.startswith("NOT ALIKE")]
     marks = charts.draw_intervals(comparison.differences)
     if marks is not None:
         blocks.append(make_drawn_chart(marks, "Changes in percent with their intervals"))
-    blocks.append(Table(COMPARE_COLUMNS, compare_rows(comparison)))
+    blocks.append(Table(COMPARE_COLUMNS, list_difference_rows(comparison)))
     blocks += [
         Heading("Differences between them"),
         Items([line for line in words if not line.startswith("NOT ALIKE")]),
@@ -312,7 +312,7 @@ def build_comparison_view(comparison: BenchComparison) -> View:
 
 def _make_headline(comparison: BenchComparison) -> str:
     """Says in a sentence what changed first of all: throughput, where both have it."""
-    change = next((each for each in comparison.differences if each.change_percent is not None), None)
+    change = next((change for change in comparison.differences if change.change_percent is not None), None)
     if change is None:
         return "The second run against the first"
     if change.verdict == "same":
@@ -325,7 +325,9 @@ def _build_change_cards(comparison: BenchComparison) -> Iterator[Card]:
     """Yields a card for each of the first three changes that have a 95 % interval: the change in
     %, the figures of both runs in their unit, and the verdict."""
     with_interval = [
-        each for each in comparison.differences if each.low_percent is not None and each.change_percent is not None
+        change
+        for change in comparison.differences
+        if change.low_percent is not None and change.change_percent is not None
     ]
     for change in with_interval[:3]:
         meaning = f"{format_number(change.a)} and {format_number(change.b)} {change.unit}; {VERDICTS[change.verdict] or 'not judged'}."
@@ -338,15 +340,11 @@ def _draw_charts(first: RunRecord, second: RunRecord) -> Iterator[tuple[alt.TopL
     """Yields the charts of two runs over each other, each with a text for those who cannot see it;
     figures that a run lacks are left out."""
     unit = first.document["benchmark"].get("unit", "transactions")
-    labels = [
-        f"{which}: {record.document['target'].get('storage') or record.id}"
-        for which, record in (("first", first), ("second", second))
+    runs = [
+        (f"{which}: {record.document['target'].get('storage') or record.id}", record, colour)
+        for which, record, colour in (("first", first, charts.FIRST), ("second", second, charts.SECOND))
     ]
-    colours = (charts.FIRST, charts.SECOND)
-    parts = [
-        (label, record.read_series(), colour)
-        for label, record, colour in zip(labels, (first, second), colours, strict=True)
-    ]
+    parts = [(label, record.read_series(), colour) for label, record, colour in runs]
     for column, y_title in (
         ("tps", f"{unit} a second"),
         ("p95_ms", "p95 (ms)"),
@@ -360,7 +358,7 @@ def _draw_charts(first: RunRecord, second: RunRecord) -> Iterator[tuple[alt.TopL
         yield spread, f"Seconds of the run at each number of {unit} a second"
     histograms = [
         (label, histogram, colour)
-        for label, record, colour in zip(labels, (first, second), colours, strict=True)
+        for label, record, colour in runs
         if (histogram := record.read_percentiles()) is not None
     ]
     tail = charts.draw_percentiles(histograms) if len(histograms) == 2 else None
@@ -378,19 +376,19 @@ WITHIN = {True: "yes", False: "NO", None: ""}
 
 
 def list_conformance_rows(findings: Sequence[ConformanceFinding]) -> list[tuple[str, ...]]:
-    """Returns a row for each figure; volume and load stand where they change."""
+    """Returns a row of CONFORMANCE for each figure; volume and load stand where they change."""
     rows, last = [], None
     for finding in findings:
         here = (finding.spec, finding.load)
-        shown, last = here if here != last else ("", ""), here
+        place, last = here if here != last else ("", ""), here
         allowed = "" if finding.allowed_percent is None else f"± {finding.allowed_percent:.1f} %"
-        given = ("" if value is None else format_number(value) for value in (finding.specified, finding.published))
+        expected = ("" if value is None else format_number(value) for value in (finding.specified, finding.published))
         figures = (
             format_number(finding.model, 4),
             format_number(finding.measured, 4),
             f"{finding.error_percent:+.1f} %",
         )
-        rows.append((*shown, f"{finding.what} ({finding.unit})", *given, *figures, allowed, WITHIN[finding.within]))
+        rows.append((*place, f"{finding.what} ({finding.unit})", *expected, *figures, allowed, WITHIN[finding.within]))
     return rows
 
 
@@ -421,5 +419,5 @@ def build_conformance_view(findings: Sequence[ConformanceFinding]) -> View:
     judged = [finding for finding in findings if finding.within is not None]
     fine = sum(bool(finding.within) for finding in judged)
     card = Card("Within their tolerance", f"{fine} of {len(judged)}", first, "good" if fine == len(judged) else "warn")
-    does = "perform like the real ones" if fine == len(judged) else "do not all perform like the real ones"
-    return View(f"The volumes of this lab {does}", loads, [card] if judged else [], blocks)
+    verdict = "perform like the real ones" if fine == len(judged) else "do not all perform like the real ones"
+    return View(f"The volumes of this lab {verdict}", loads, [card] if judged else [], blocks)

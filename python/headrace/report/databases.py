@@ -39,7 +39,7 @@ LEAST_DIGITS, MOST_DIGITS = 2, 4
 
 
 def describe_run(run: Prediction, workload: TransactionWorkload) -> list[str]:
-    """Says what happened, a sentence a line."""
+    """Returns sentences on a prediction: setup, warnings, rate, response times, limits, stalls."""
     summary = run.summary
     where = (
         f"{run.storage} on {run.instance}"
@@ -95,8 +95,8 @@ def format_clients(count: int) -> str:
 
 
 def list_log_warnings(run: Prediction, workload: TransactionWorkload) -> list[str]:
-    """Warns when the volume of redo and binlog cannot hold the binlog that the run writes, and says
-    how long it would last."""
+    """Returns a warning if the log volume cannot hold the binlog that the run writes, with the time
+    after which it would be full; else an empty list."""
     if run.log_storage is None:
         return []
     per_transaction = workload.database["log"]["binlog_bytes_per_tx"]
@@ -113,7 +113,7 @@ def list_log_warnings(run: Prediction, workload: TransactionWorkload) -> list[st
 
 
 def build_table(run: Prediction, most: int = TABLE_ROWS) -> Table:
-    """Returns the rows as a table of at most `most` rows, means over stretches on the clock."""
+    """Returns a run as a table of at most `most` rows, each the means of a stretch on the clock."""
     # A row of a prediction is a second.
     parted, step_s = group_by_clock(run.rows, run.rows["t_s"][-1] + 1.0, most=most)
     short = parted.group_by("group", maintain_order=True).agg(
@@ -145,23 +145,12 @@ def build_table(run: Prediction, most: int = TABLE_ROWS) -> Table:
 def build_document(run: Prediction, workload: TransactionWorkload) -> dict:
     """Returns settings, summary, warnings, caveats and every row, for JSON."""
     head = {"schema": SCHEMA, "workload": workload.name, "engine": workload.engine}
-    names = (
-        "storage",
-        "log_storage",
-        "instance",
-        "as_of",
-        "cache_gib",
-        "threads",
-        "seed",
-        "summary",
-        "warnings",
-        "rows",
-    )
-    return head | {"caveats": workload.caveats} | pick_fields(run, *names)
+    settings = pick_fields(run, "storage", "log_storage", "instance", "as_of", "cache_gib", "threads", "seed")
+    return head | {"caveats": workload.caveats} | settings | pick_fields(run, "summary", "warnings", "rows")
 
 
 def describe_database(workload: TransactionWorkload) -> list[str]:
-    """Says what the workload is and what stands behind it."""
+    """Returns sentences on a database: engine, data, runs that it is fitted to, caveats."""
     size = f", {format_number(workload.size_gib)} GiB of data" if workload.size_gib else ""
     server = f"cache {format_number(workload.cache_gib)} GiB, {format_clients(workload.threads)}"
     lines = [f"{workload.name}: {workload.engine}, {workload.benchmark}{size}; {server}."]
@@ -237,7 +226,7 @@ def build_comparison_table(comparison: ComparedRun) -> Table:
 
 
 def build_score_table(rows: list[dict]) -> Table:
-    """Returns a calibration scored on runs it has not seen."""
+    """Returns the errors with which a calibration predicts other runs, as a table."""
     names = ("mean", "quarter_1", "quarter_2", "quarter_3", "quarter_4", "p5", "p95")
     cells = [
         (row["predicted"], row["from"], *("" if row[name] is None else f"{row[name]:+.1f}" for name in names))
@@ -248,11 +237,10 @@ def build_score_table(rows: list[dict]) -> Table:
 
 
 def describe_scores(rows: list[dict]) -> list[str]:
-    """Returns median and 90th percentile of the errors; a run that stood still has none to
-    score."""
+    """Returns sentences with median, 90th percentile and worst of the errors in %."""
 
     def describe_deviations(what: str, values: list[float | None]) -> str:
-        """Says median, 90th percentile and worst of the deviations, in %; None is not counted."""
+        """Returns that of some errors; None, of a run that stood still, is not counted."""
         sizes = sorted(abs(value) for value in values if value is not None)
         if not sizes:
             return f"{what}: nothing to score, the runs stood still."
@@ -271,7 +259,7 @@ def describe_scores(rows: list[dict]) -> list[str]:
 
 # The headline and the cards of a prediction, filled in below and, while a slider of the page moves,
 # in the browser (ui/static/database.js).
-DOES = "{name} does {tps} transactions a second on {storage}"
+HEADLINE = "{name} does {tps} transactions a second on {storage}"
 RATE = Card("Second half of the run", "{rate} tps", "80 % interval {low} to {high}")
 RESPONSE = Card("Response time p95", "{p95} ms", "p50 {p50} ms, p99 {p99} ms")
 LIMIT = Card("Limited by", "{cap}", "{share} of the time")
@@ -287,12 +275,14 @@ def build_view(run: Prediction, workload: TransactionWorkload) -> View:
     blocks.append(Fold("The run as a table", [build_table(run)]))
     blocks.append(Fold("The run in words", [Items(lines)]))
     blocks.append(Fold("Basis of the prediction", [Items(describe_database(workload))]))
-    does = DOES.format(name=workload.name, tps=format_number(run.summary["tps"]), storage=describe_storage(run.storage))
-    return View(does, f"Limits of {describe_day(run.as_of)}", build_cards(run), blocks)
+    headline = HEADLINE.format(
+        name=workload.name, tps=format_number(run.summary["tps"]), storage=describe_storage(run.storage)
+    )
+    return View(headline, f"Limits of {describe_day(run.as_of)}", build_cards(run), blocks)
 
 
 def build_cards(run: Prediction) -> list[Card]:
-    """Returns transactions a second, response time and what limits them."""
+    """Returns cards with transactions a second, response time and main limit."""
     summary = run.summary
     cap, share = max(summary["caps"].items(), key=lambda pair: pair[1], default=("none", 1.0))
     figures = {

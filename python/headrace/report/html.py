@@ -42,7 +42,7 @@ BROAD = 9  # columns from which on a table may be wider than the text
 
 
 def describe_origin() -> str:
-    """Names the maker of the page: version and day of the catalog."""
+    """Returns the footer of a page: the version of Headrace and the day of the catalog."""
     from importlib.metadata import version
 
     from headrace.base import core
@@ -51,12 +51,12 @@ def describe_origin() -> str:
 
 
 def escape_html(value: object) -> str:
-    """Returns anything as escaped text."""
+    """Returns a value as text that is safe in HTML; None is ""."""
     return escape(sanitize_text("" if value is None else value), quote=True)
 
 
 def render_page(view: View, live: WhatIf | None = None) -> str:
-    """Returns a view as a whole page; with `live`, sliders follow the headline. Raises
+    """Returns a view as a whole HTML page; with `live`, sliders follow the headline. Raises
     CouldNotRun."""
     head, moving = build_live_parts(live) if live is not None else ("", "")
     subtitle = f'<p class="sub">{_keep_names_whole(view.subtitle)}</p>\n' if view.subtitle else ""
@@ -75,15 +75,15 @@ def render_fragment(view: View) -> str:
     body = _Body().render_blocks(view.list_blocks("page"))
     # Ids must differ from those of every other output in the notebook, and be the same for the
     # same result.
-    own = sha256(body.encode()).hexdigest()[:8]
-    body = re.sub(r"(?<=[\"#])c(\d+)-", rf"h{own}-\1-", body)
+    prefix = sha256(body.encode()).hexdigest()[:8]
+    body = re.sub(r"(?<=[\"#])c(\d+)-", rf"h{prefix}-\1-", body)
     return f'<div class="headrace"><style>{FRAGMENT_CSS}</style>{body}</div>'
 
 
 def write_view(path: Path, view: View, live: WhatIf | None = None) -> None:
     """Writes a view by the ending of `path`, whole or not at all: its first chart alone as .svg or
-    .png, the view as Markdown (.md), else as a page. `live`: what the page can be asked again.
-    Raises InputError for a chart of a view that has none, CouldNotRun."""
+    .png, the view as Markdown (.md), else as a page. `live`: the question that sliders of the page
+    ask again. Raises InputError for a chart of a view that has none, CouldNotRun."""
     match path.suffix.lower():
         case ".svg":
             # A picture has no page behind it, and its ink is dark.
@@ -108,7 +108,7 @@ def _draw_first_chart(path: Path, view: View) -> alt.TopLevelMixin:
 
 
 def _keep_names_whole(words: str) -> str:
-    """Returns a text whose short words with a hyphen are not broken there: names and dates."""
+    """Returns a text as HTML in which short words with a hyphen, such as dates, are not broken."""
     return " ".join(
         f'<span class="whole">{escape_html(word)}</span>' if "-" in word and len(word) <= WHOLE else escape_html(word)
         for word in glue_units(words).split(" ")
@@ -120,16 +120,16 @@ def _render_cards(cards: Sequence[Card]) -> str:
     if not cards:
         return ""
     listed = "".join(
-        f'<li class="{card.mark}"><p class="label">{escape_html(card.label)}</p><p class="figure">{_set_figure(card.figure)}</p>'
+        f'<li class="{card.mark}"><p class="label">{escape_html(card.label)}</p><p class="figure">{_render_card_figure(card.figure)}</p>'
         f'<p class="meaning">{escape_html(glue_units(card.meaning))}</p></li>'
         for card in cards
     )
     return f'<ul class="cards">{listed}</ul>\n'
 
 
-def _set_figure(words: str) -> str:
-    """Sets the first word of a figure large and its unit small; a figure in several parts (7 h 51
-    min) is large, and words alone are less so."""
+def _render_card_figure(words: str) -> str:
+    """Returns the figure of a card as HTML: a number large and its unit small, a figure in several
+    parts (7 h 51 min) large, words alone smaller."""
     figure, _, unit = words.partition(" ")
     has_digit = [any(character.isdigit() for character in part) for part in (figure, unit)]
     if not any(has_digit):
@@ -168,7 +168,7 @@ class _Body:
             case Chart():
                 return self._render_chart(block)
             case Fold():
-                return self._fold(block)
+                return self._render_fold(block)
 
     def _render_chart(self, chart: Chart) -> str:
         """Returns a chart as inline SVG, twice if the page has charts for phones."""
@@ -187,7 +187,7 @@ class _Body:
         inline = re.sub(r'^<svg ([^>]*?width="([\d.]+)")', _limit_width, inline)
         return f'<figure{attributes} role="img" tabindex="0" aria-label="{escape_html(described)}">{inline}</figure>'
 
-    def _fold(self, fold: Fold) -> str:
+    def _render_fold(self, fold: Fold) -> str:
         count = f' <span class="count">({fold.count:,})</span>' if fold.count > 1 else ""
         return (
             f"<details><summary>{escape_html(fold.title)}{count}</summary>\n{self.render_blocks(fold.blocks)}</details>"

@@ -22,8 +22,8 @@ CHART_FORMATS = (*PAGE_FORMATS, ".svg", ".png")
 
 
 def sanitize_text(text: object) -> str:
-    """Returns text that came from outside, safe for a terminal: what cannot be printed (escape
-    sequences) becomes `?`."""
+    """Returns a value as text that is safe for a terminal: characters that cannot be printed
+    (escape sequences) become `?`."""
     return "".join(char if char.isprintable() or char in "\n\t\u00a0" else "?" for char in str(text))
 
 
@@ -37,8 +37,8 @@ ASCII = {
 
 
 def spell_in_ascii() -> None:
-    """Spells in ASCII what stdout and stderr cannot encode: a terminal without UTF-8 must not break
-    the answer."""
+    """Makes stdout and stderr write ASCII in the place of characters that they cannot encode,
+    instead of failing."""
 
     def find_nearest(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeEncodeError):
@@ -52,7 +52,7 @@ def spell_in_ascii() -> None:
 
 
 def as_json(value: object) -> str:
-    """Returns one JSON document, ended by a newline."""
+    """Returns a value as a JSON document that ends with a newline."""
     return json.dumps(to_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -70,7 +70,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text in the same way, in UTF-8."""
+    """Writes a text in UTF-8 as a file, whole or not at all. Raises CouldNotRun."""
     write_bytes(path, text.encode())
 
 
@@ -111,7 +111,7 @@ def is_own_page(path: Path) -> bool:
 
 
 def mark_png(content: bytes) -> bytes:
-    """Returns a PNG with our name in a text chunk behind its header (PNG specification, 5.3:
+    """Returns a PNG with PNG_MARK in a text chunk behind its header (PNG specification, 5.3:
     length, type, data, CRC of type and data)."""
     import struct
     import zlib
@@ -123,8 +123,8 @@ def mark_png(content: bytes) -> bytes:
 
 
 def check_chart_path(path: Path | None, formats: tuple[str, ...] = CHART_FORMATS) -> None:
-    """Refuses a name whose ending is not a known format, before any work is done. Raises
-    InputError."""
+    """Raises InputError for a path whose ending is not one of `formats`, or whose folder does not
+    exist; None is accepted."""
     if path is not None and path.suffix.lower() not in formats:
         what, ending = ("chart", ".svg") if ".svg" in formats else ("page", formats[0])
         rule = f"a {what} is written as {', '.join(formats)}"

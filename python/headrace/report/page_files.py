@@ -1,6 +1,6 @@
-"""The files that pages are made of besides their words: the style, the scripts of a report that
-moves, the model for browsers. It imports nothing that takes time, since `headrace page` begins with
-it."""
+"""The files that pages are made of besides their texts: the style, the scripts of a report with
+sliders, the model for browsers. It imports little, since `headrace page` imports it at its
+start."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from headrace.report.charts import style
 
 # The model for browsers, where it is built.
 MODEL = "model.wasm.gz"
-# The ink of the charts follows the page: light, dark or printed. In a notebook, which lacks some of
-# these names, it stays as it was drawn.
+# Colours of charts that follow the page, light, dark or printed, by variables of its style. In a
+# notebook, which lacks some of these, they stay as drawn.
 INKS = {
     style.INK: "--ink",
     style.QUIET: "--quiet",
@@ -50,7 +50,7 @@ def build_stylesheet() -> str:
     return resources.files("headrace.report").joinpath("page.css").read_text(encoding="utf-8") + INKED
 
 
-def read_moving(name: str) -> bytes | None:
-    """Returns a file of the reports that move; None where it is not there."""
+def read_live_file(name: str) -> bytes | None:
+    """Returns the content of a file in report/live; None where it is not there."""
     file = resources.files("headrace.report").joinpath("live", name)
     return file.read_bytes() if file.is_file() else None

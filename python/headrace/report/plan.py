@@ -108,12 +108,12 @@ TODAY, IN_PLACE = "Today", "Without moving data"
 
 
 def rank_choices(plan: Plan) -> list[tuple[str, Choice]]:
-    """Returns rank and choice: winners or the closest choices, then the recommended, that of least
-    regret, the one in place and today's."""
+    """Returns rank and choice of the rows of a plan's table: winners or the closest choices, then,
+    under these words, the recommended, that of least regret, that in place and today's."""
     choices = plan.choices
     first = choices.winners or choices.closest
-    shown: list[tuple[str, Choice]] = [(str(rank), choice) for rank, choice in enumerate(first, 1)]
-    keys = {choice.key for _, choice in shown}
+    ranked: list[tuple[str, Choice]] = [(str(rank), choice) for rank, choice in enumerate(first, 1)]
+    keys = {choice.key for _, choice in ranked}
     more = {
         "recommended": plan.recommended,
         "least regret": choices.least_regret,
@@ -123,12 +123,12 @@ def rank_choices(plan: Plan) -> list[tuple[str, Choice]]:
     for rank, choice in more.items():
         if choice is not None and (rank == "today" or choice.key not in keys):
             keys.add(choice.key)
-            shown.append((rank, choice))
-    return shown
+            ranked.append((rank, choice))
+    return ranked
 
 
 def tabulate_choices(plan: Plan) -> tuple[list[str], list[list[str]]]:
-    """Returns columns and rows of the ranked table; columns that say nothing are left out."""
+    """Returns titles and rows of the ranked table, without columns that are empty."""
     best = plan.recommended
     rows = []
     for rank, choice in rank_choices(plan):
@@ -136,8 +136,8 @@ def tabulate_choices(plan: Plan) -> tuple[list[str], list[list[str]]]:
         own = _make_database_cells(choice) if plan.subject == "database" else _make_demand_cells(choice)
         service = {"service": "-" if plan.services is None else choice.service}
         rows.append({"rank": rank + mark} | service | own | _make_common_cells(choice))
-    empty, every = ("-", "", "0 s", "none"), list(rows[0]) if rows else []
-    titles = [name for name in every if name == "head-room" or any(row[name] not in empty for row in rows)]
+    empty, names = ("-", "", "0 s", "none"), list(rows[0]) if rows else []
+    titles = [name for name in names if name == "head-room" or any(row[name] not in empty for row in rows)]
     return titles, [[row[name] for name in titles] for row in rows]
 
 
@@ -149,13 +149,16 @@ def _make_demand_cells(choice: Choice) -> dict[str, str]:
         "storage": choice.storage,
         "instance": choice.instance or "-",
         "USD/month": format_usd(choice.cost_usd_month),
-        "I/O p99": format_latency(choice.metrics.get("p99_ms")) if choice.asks is None else _asks(choice.asks),
+        "I/O p99": format_latency(choice.metrics.get("p99_ms"))
+        if choice.asks is None
+        else _describe_excess(choice.asks),
         "throttled": "-" if throttled is None else format_span(60 * throttled),
     }
 
 
-def _asks(asks: dict) -> str:
-    """Says how many times the limit the demand is, in place of a wait that no client could make."""
+def _describe_excess(asks: dict) -> str:
+    """Returns how many times the limit the demand is, for a demand so high that no latency
+    holds."""
     return f"{asks['ratio']:.2g} x limit"
 
 
@@ -211,7 +214,7 @@ def _is_far(family: FamilyVerdict) -> bool:
 
 
 def list_bill_rows(choice: Choice) -> list[tuple[str, ...]]:
-    """Returns the monthly bill in USD, item by item, with the total."""
+    """Returns the cells of BILL, a row for each item of a choice's monthly bill, and the total."""
     rows = []
     for item in choice.items:
         price = (
@@ -274,8 +277,8 @@ def build_plan_view(
 def build_engine_view(
     comparison: EngineComparison, *, explain: bool = False, families: bool = False, charts: bool = True
 ) -> View:
-    """Returns the view of two databases under the same goals; the options are those of
-    `view_of`."""
+    """Returns the view of the plans of two engines under the same goals; the options are those of
+    `build_plan_view`."""
     mark: Mark = "good" if any(plan.recommended for plan in comparison.plans) else "warn"
     blocks: list[Block] = [Sentence(comparison.words, mark, "terminal")]
     if rest := comparison.words.partition(". ")[2]:
@@ -295,37 +298,37 @@ def build_engine_view(
 
 
 def build_cards(plan: Plan) -> list[Card]:
-    """Returns the figures of the headline: what is recommended (or closest), today, and what can be
-    done without moving data."""
-    best, now, place = plan.nearest, plan.choices.compared, plan.choices.in_place
+    """Returns the cards of a plan: the recommended (or closest) choice, today's, and that which
+    needs no data moved."""
+    best, today, in_place = plan.nearest, plan.choices.compared, plan.choices.in_place
     labelled: list[tuple[str, Choice]] = []
     if best is not None:
         labelled.append(("Recommended" if plan.recommended else "Closest", best))
-    if now is not None:
-        labelled.append((TODAY, now))
-    if place is not None and all(place.key != choice.key for _, choice in labelled):
-        labelled.append((IN_PLACE, place))
+    if today is not None:
+        labelled.append((TODAY, today))
+    if in_place is not None and all(in_place.key != choice.key for _, choice in labelled):
+        labelled.append((IN_PLACE, in_place))
     return [_build_card(label, choice, _describe_equal_space(plan, choice)) for label, choice in labelled]
 
 
 def _describe_equal_space(plan: Plan, choice: Choice) -> str:
-    """Says what the recommendation saves with as much room as today's storage, where that is less
-    or more than its price says; and what today's volumes save once they are modified."""
-    saving, best, now, place = plan.choices.saving, plan.recommended, plan.choices.compared, plan.choices.in_place
-    if now is not None and place is not None and choice.key == place.key:
-        less = now.cost_usd_month - choice.cost_usd_month
+    """Returns what the recommendation saves at the usable space of today's storage, if that is not
+    what its price saves; for the choice in place, what it saves; "" for others."""
+    saving, best, today, in_place = plan.choices.saving, plan.recommended, plan.choices.compared, plan.choices.in_place
+    if today is not None and in_place is not None and choice.key == in_place.key:
+        less = today.cost_usd_month - choice.cost_usd_month
         return f" Saves {format_usd(less)} USD a month." if less > CENT else ""
-    if saving is None or saving.equal_space is None or best is None or now is None:
+    if saving is None or saving.equal_space is None or best is None or today is None:
         return ""
-    if choice.key != best.key or best.key == now.key or abs(saving.equal_space - saving.as_planned) < CENT:
+    if choice.key != best.key or best.key == today.key or abs(saving.equal_space - saving.as_planned) < CENT:
         return ""
     amount = f"{format_usd(saving.equal_space)} USD a month" if saving.equal_space > 0 else "nothing"
     return f" With today's {format_number(saving.gib, 6)} GiB it would save {amount}."
 
 
 def _build_card(label: str, choice: Choice, more: str = "") -> Card:
-    """Returns what a choice costs, whether it holds, and how safe the data are. The recommended
-    choice alone is green."""
+    """Returns the card of a choice: what it costs, whether it meets the goals, and how likely data
+    are lost. The recommended choice alone is marked as good."""
     meaning = f"Fails: {'; '.join(choice.misses)}."
     if choice.meets_goals:
         risk = "" if choice.durability_afr_percent is None else f"; {describe_durability(choice).partition(' (')[0]}"
@@ -386,15 +389,15 @@ def _build_blocks(
 
 
 def _is_in_cards(plan: Plan, words: str) -> bool:
-    """Returns whether a card says it already: that today's storage fails, or what comes closest."""
-    now = plan.choices.compared
-    if now is not None and words.startswith(f"Today {now.place} costs "):
+    """Returns whether a sentence repeats a card: that today's storage fails, or what is closest."""
+    today = plan.choices.compared
+    if today is not None and words.startswith(f"Today {today.place} costs "):
         return True
     return bool(plan.choices.closest) and words.startswith("Nothing meets every goal. Closest: ")
 
 
 def _build_losers(plan: Plan, families: bool) -> Iterator[Block]:
-    """Yields why other families lost, and the names of those that are far off."""
+    """Yields why other families lost, and the names of those far off, for the terminal."""
     lost, far = list_verdict_rows(plan, families)
     if lost:
         yield Table(VERDICTS, lost, "Why not the others", place="terminal")
@@ -403,7 +406,7 @@ def _build_losers(plan: Plan, families: bool) -> Iterator[Block]:
 
 
 def _build_small_print(plan: Plan, workload: OpenWorkload | None, reasons: Sequence[str]) -> Iterator[Block]:
-    """Yields what a reader looks up: folded on a page. `reasons`: the answer in sentences."""
+    """Yields the folded blocks of a page. `reasons`: the answer in sentences."""
     yield Heading("Behind the answer", "page")
     yield Fold("Why", [Items(reasons)])
     yield Fold("Goals", [Items([*(f"{goal}: {goal.about.meaning}" for goal in plan.goals), make_title(plan)])])
@@ -420,8 +423,8 @@ def _build_small_print(plan: Plan, workload: OpenWorkload | None, reasons: Seque
 
 
 def build_choice_table(plan: Plan, most: int | None = None, place: Place = "terminal") -> Table:
-    """Returns the ranked choices as a table, or the first `most`; that which is recommended is
-    marked, with a star on a terminal."""
+    """Returns the ranked choices, or the first `most`, as a table for a `place`. The recommended
+    choice is marked, with a star on a terminal."""
     titles, rows = tabulate_choices(plan)
     rows, best = rows[:most], plan.recommended
     keys = [choice.key for _, choice in rank_choices(plan)[:most]]
@@ -437,7 +440,7 @@ def build_choice_table(plan: Plan, most: int | None = None, place: Place = "term
     for index, (row, (rank, choice)) in enumerate(zip(rows, rank_choices(plan), strict=False)):
         words = [row[0].removesuffix(" *"), *row[1:]]
         if at:
-            named = describe_storage(choice.storage) if choice.service == "ec2" else row[at]
+            name = describe_storage(choice.storage) if choice.service == "ec2" else row[at]
             roles = [
                 *(["recommended"] if index == marked and rank != "recommended" else []),
                 *([] if rank.isdigit() else [rank]),
@@ -445,7 +448,7 @@ def build_choice_table(plan: Plan, most: int | None = None, place: Place = "term
             if not choice.meets_goals:
                 failing.append(index)
                 roles += [] if rank.isdigit() else ["fails"]
-            words[at] = f"{named} ({', '.join(roles)})" if roles else named
+            words[at] = f"{name} ({', '.join(roles)})" if roles else name
             words = [words[at], choice.storage, *words[:at], *words[at + 1 :]]
         cells.append(words)
     if at:

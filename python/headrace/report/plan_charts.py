@@ -24,8 +24,8 @@ Runs: TypeAlias = "Sequence[tuple[str, Simulation]]"
 
 
 def draw_day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
-    """Yields the demand over its time, with the limits of today's storage and of the
-    recommended."""
+    """Yields the chart of the demand over time, with the limits of today's storage and of the
+    recommended; nothing without a `workload`."""
     if workload is None:
         return
     choices = (("recommended", plan.recommended, style.GOOD), ("today", plan.choices.compared, style.WARN))
@@ -36,8 +36,8 @@ def draw_day(plan: Plan, workload: OpenWorkload | None, runs: Runs) -> Iterator[
         and choice.service == "ec2"
         and (iops := core.sustained_iops(choice.storage, plan.search.as_of)) is not None
     ]
-    now = plan.choices.compared
-    waits = next((run.rows for _, run in runs if now is not None and run.storage == now.storage), None)
+    today = plan.choices.compared
+    waits = next((run.rows for _, run in runs if today is not None and run.storage == today.storage), None)
     described = ", ".join(
         [f"IOPS of {workload.name} over time", *(f"{label} {iops:,.0f} IOPS" for label, iops, _ in limits)]
     )
@@ -62,8 +62,8 @@ def draw_cost(plan: Plan) -> Iterator[Block]:
 
 
 def list_points(plan: Plan) -> list[dict]:
-    """Returns the points of a demand's chart. The recommended, today's and the one in place are
-    among them, also where they lie on no family's cheapest line; the latter two have a `role`."""
+    """Returns the points of a demand's chart of cost: each family's frontier, and the recommended
+    choice, today's and that in place, with the `role` "", "today" and "in place"."""
     points = plan.choices.frontier.to_dicts()
     named = (("", plan.recommended), ("today", plan.choices.compared), ("in place", plan.choices.in_place))
     for role, choice in named:
@@ -79,28 +79,28 @@ def list_points(plan: Plan) -> list[dict]:
 
 
 def draw_balances(workload: OpenWorkload | None, runs: Runs) -> Iterator[Block]:
-    """Yields the credit balances of the runs, or says that none of them has credits."""
+    """Yields the chart of the credit balances of the runs, or a sentence that none has credits."""
     if not runs or workload is None:
         return
     names = ", ".join(name for name, _ in runs)
-    moving = over_time.draw_credit_balances([(name, run.rows) for name, run in runs], find_clock_start(workload))
-    if moving is None:
+    chart = over_time.draw_credit_balances([(name, run.rows) for name, run in runs], find_clock_start(workload))
+    if chart is None:
         words = f"None of these has credits: {names}. What they deliver does not change over the day."
         yield Sentence(words, place="page")
     else:
-        yield make_drawn_chart(moving, f"Credit balance over the day of {names}")
+        yield make_drawn_chart(chart, f"Credit balance over the day of {names}")
 
 
 def draw_bills(plan: Plan) -> Iterator[Block]:
-    """Yields the monthly bills of the best choices and of today's storage, item by item."""
+    """Yields the chart of the monthly bills of the best choices and of today's storage."""
     services = [] if plan.services is None else [answer.best for answer in plan.services.answers]
     few = 4 if len(services) < 2 else 1
-    best, place, now = plan.recommended, plan.choices.in_place, plan.choices.compared
-    choices = [best, *plan.choices.winners[:few], *plan.choices.closest[:few], *services, place, now]
+    best, in_place, today = plan.recommended, plan.choices.in_place, plan.choices.compared
+    choices = [best, *plan.choices.winners[:few], *plan.choices.closest[:few], *services, in_place, today]
     bills = list({choice.key: choice for choice in choices if choice is not None}.values())
-    roles = {"today": now, "in place": place, "recommended": best}
+    roles = {"today": today, "in place": in_place, "recommended": best}
     keys = {choice.key: f" ({role})" for role, choice in roles.items() if choice is not None}
     if any(item["usd"] for choice in bills for item in choice.items):
         described = ", ".join(f"{choice.place} {format_usd(choice.cost_usd_month)} USD" for choice in bills)
         rows = [(f"{choice.place}{keys.get(choice.key, '')}", choice.items) for choice in bills]
-        yield Chart(lambda: cost.bills(rows), f"Monthly bill by item: {described}")
+        yield Chart(lambda: cost.draw_bill_chart(rows), f"Monthly bill by item: {described}")

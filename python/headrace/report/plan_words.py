@@ -52,7 +52,7 @@ def list_answer_lines(plan: Plan) -> list[Line]:
 
 
 def _describe_recommended(plan: Plan, best: Choice) -> list[Line]:
-    """Says what is recommended, why it is not the cheapest if so, and what to beware of."""
+    """Returns sentences on the recommended choice, on a cheaper one if there is, and warnings."""
     cheapest, why = plan.winner, plan.choices.why_recommended
     same = cheapest is not None and cheapest.key == best.key
     named = "Recommended, and the cheapest that meets every goal" if same else "Recommended"
@@ -61,7 +61,7 @@ def _describe_recommended(plan: Plan, best: Choice) -> list[Line]:
     if cheapest is not None and not same and why:
         # The cheapest of all, or what would be recommended if it needed no migration.
         named = "Cheapest that meets every goal" if why.startswith(f"{cheapest.place} ") else "Cheaper"
-        lines.append((f"{named}: {why}{_counts_on(cheapest)}", ""))
+        lines.append((f"{named}: {why}{_describe_required_changes(cheapest)}", ""))
     if not best.persistent:
         words = "The data are on local disks: all gone when the instance stops, hibernates or terminates."
         lines.append((words, "warn"))
@@ -80,7 +80,7 @@ def _describe_recommended(plan: Plan, best: Choice) -> list[Line]:
 
 
 def _describe_facts(plan: Plan, choice: Choice) -> str:
-    """Returns the facts that a DBA asks for first, in one line."""
+    """Returns rate or latency, head-room and durability of a choice in one line."""
     if plan.subject == "database":
         tps, p95 = format_number(choice.metrics["tps"]), format_latency(choice.metrics["p95_ms"])
         parts = [f"{tps} tps, p95 {p95}, probability {format_percent(choice.probability)}"]
@@ -113,45 +113,45 @@ def describe_durability(choice: Choice) -> str:
 
 
 def _compare_first_day(choice: Choice, first: dict) -> str:
-    """Compares the first day, which begins with full credits, with the days once they are spent."""
-    then, parts = choice.metrics, []
+    """Returns a sentence on the first day, with full credits, and days once they are spent."""
+    settled, parts = choice.metrics, []
     if first.get("tps") is not None:
         parts.append(
-            f"{format_number(first['tps'])} tps on average on the first day, {format_number(then['tps'])} once they are spent"
+            f"{format_number(first['tps'])} tps on average on the first day, {format_number(settled['tps'])} once they are spent"
         )
     if (lowest := first.get("lowest_balance_percent")) is not None:
-        settled = format_number(then["lowest_balance_percent"])
-        parts.append(f"credits fall to {format_number(lowest)} % on the first day, to {settled} % once days repeat")
-    if first.get("p99_ms") is not None and then["p99_ms"] is not None:
+        later = format_number(settled["lowest_balance_percent"])
+        parts.append(f"credits fall to {format_number(lowest)} % on the first day, to {later} % once days repeat")
+    if first.get("p99_ms") is not None and settled["p99_ms"] is not None:
         parts.append(
-            f"I/O p99 of the worst 5 min {format_latency(first['p99_ms'])} on the first day, {format_latency(then['p99_ms'])} then"
+            f"I/O p99 of the worst 5 min {format_latency(first['p99_ms'])} on the first day, {format_latency(settled['p99_ms'])} then"
         )
     return f"With full credits: {'; '.join(parts)}."
 
 
-def _describe_today(plan: Plan, now: Choice) -> list[Line]:
-    """Says what today's storage costs in USD a month, whether it meets the goals, and what a change
-    would bring, also without moving data."""
-    best, saving, place = plan.recommended, plan.choices.saving, plan.choices.in_place
-    meets = "meets every goal" if now.meets_goals else f"fails: {'; '.join(now.misses)}"
-    cost = f"Today {now.place} costs {format_usd(now.cost_usd_month)} USD a month"
-    lines: list[Line] = [(f"{cost} and {meets}.", "" if now.meets_goals else "warn")]
-    if now.runs_dry:
-        lines.append((f"Today's credits: {now.runs_dry['words']}.", "warn"))
+def _describe_today(plan: Plan, today: Choice) -> list[Line]:
+    """Returns sentences on today's storage: its cost in USD a month, whether it meets the goals,
+    and what the recommendation and the choice in place would save."""
+    best, saving, in_place = plan.recommended, plan.choices.saving, plan.choices.in_place
+    meets = "meets every goal" if today.meets_goals else f"fails: {'; '.join(today.misses)}"
+    cost = f"Today {today.place} costs {format_usd(today.cost_usd_month)} USD a month"
+    lines: list[Line] = [(f"{cost} and {meets}.", "" if today.meets_goals else "warn")]
+    if today.runs_dry:
+        lines.append((f"Today's credits: {today.runs_dry['words']}.", "warn"))
     differs = saving is not None and (abs(saving.as_planned) >= CENT or saving.equal_space)
-    if best is not None and saving is not None and best.key != now.key and differs:
-        lines.append((_describe_saving(saving, best, now), ""))
+    if best is not None and saving is not None and best.key != today.key and differs:
+        lines.append((_describe_saving(saving, best, today), ""))
     if best is not None and best.migration:
         lines.append((f"From today to the recommendation: {best.migration}.", ""))
-    if place is not None and (best is None or place.key != best.key) and place.key != now.key:
-        less = now.cost_usd_month - place.cost_usd_month
+    if in_place is not None and (best is None or in_place.key != best.key) and in_place.key != today.key:
+        less = today.cost_usd_month - in_place.cost_usd_month
         against = f"{format_usd(abs(less))} {'less' if less >= 0 else 'more'} than today"
-        cost = f"{format_usd(place.cost_usd_month)} USD a month ({against})"
-        settings = "".join(f", and {words}" for words in place.changes)
-        volumes = f"modify today's volumes into {place.storage}{_describe_log_change(place, now)}"
-        if (place.storage, place.log_storage) == (now.storage, now.log_storage):
+        cost = f"{format_usd(in_place.cost_usd_month)} USD a month ({against})"
+        settings = "".join(f", and {words}" for words in in_place.changes)
+        volumes = f"modify today's volumes into {in_place.storage}{_describe_log_change(in_place, today)}"
+        if (in_place.storage, in_place.log_storage) == (today.storage, today.log_storage):
             volumes = "keep today's volumes"
-        lines.append((f"Without moving data: {volumes}{settings}, for {cost}; {_describe_facts(plan, place)}.", ""))
+        lines.append((f"Without moving data: {volumes}{settings}, for {cost}; {_describe_facts(plan, in_place)}.", ""))
     return lines
 
 
@@ -159,8 +159,8 @@ def _describe_log_change(place: Choice, now: Choice) -> str:
     return "" if place.log_storage == now.log_storage else f", the log's into {place.log_storage}"
 
 
-def _counts_on(choice: Choice) -> str:
-    """Returns settings that the figures of an alternative count on, in a sentence of their own."""
+def _describe_required_changes(choice: Choice) -> str:
+    """Returns a sentence for each setting that must change before the figures of a choice hold."""
     return "".join(f" These figures require a change: {words}." for words in choice.changes)
 
 
@@ -199,7 +199,7 @@ def _describe_regret(plan: Plan) -> list[Line]:
         less = "" if best.meets_goals else ", below the requested confidence"
         place = f"{best.place}, {format_usd(best.cost_usd_month)} USD a month, probability {format_percent(best.probability)}{less}"
         named = f"Least expected regret, given the uncertainty of the calibration: {place}; regret {figures}."
-        lines = [(f"{named}{_counts_on(best)} {REGRET}", "")]
+        lines = [(f"{named}{_describe_required_changes(best)} {REGRET}", "")]
     if plan.doubts.undecided:
         share = f"In {format_percent(plan.doubts.undecided)} of the cases within the uncertainty of the calibration"
         lines.append((f"{share}, no candidate meets the goals; the regret does not count these cases.", "warn"))
@@ -230,9 +230,9 @@ def _describe_search(plan: Plan) -> str:
 
 
 def make_title(plan: Plan) -> str:
-    """Names workload, goals and conditions in a line."""
+    """Returns workload, goals and conditions of a plan in a line."""
     load = plan.load
-    parts = [f"{plan.name}: {' and '.join(map(str, plan.goals))}", _load_words(plan)]
+    parts = [f"{plan.name}: {' and '.join(map(str, plan.goals))}", _describe_load(plan)]
     if plan.subject == "database":
         parts += [f"{load.start} start", f"{load.hours:g} h"]
     else:
@@ -241,8 +241,8 @@ def make_title(plan: Plan) -> str:
     return ", ".join([*parts, data, plan.search.region, describe_day(plan.search.as_of)])
 
 
-def _load_words(plan: Plan) -> str:
-    """Names clients or arrivals of a database, the factor on a demand."""
+def _describe_load(plan: Plan) -> str:
+    """Returns the clients or arrivals of a database, or the factor on a demand, in words."""
     load = plan.load
     if plan.subject != "database":
         return f"demand x {load.demand_growth:.4g}"
@@ -274,7 +274,7 @@ def _list_action_lines(actions: Sequence[dict]) -> list[str]:
 
 
 def describe_alarm(alarm: dict) -> str:
-    """Returns an alarm in a line."""
+    """Returns a CloudWatch alarm in a line: metric, threshold, periods and reason."""
     period = format_span(alarm["period_s"])
     when = f"{alarm['points']} of {alarm['of']} x {period}" if alarm["of"] > 1 else period
     level = f"{alarm['statistic']} {alarm['comparison']} {format_number(alarm['threshold'])}"
@@ -296,13 +296,13 @@ def describe_conditions(plan: Plan) -> str:
     """Returns what the answer holds for, in a reader's words: goals, data, load, region, day."""
     goals = ", ".join(describe_goal(goal) for goal in plan.goals)
     data = f"{format_number(plan.load.size_gib, 5)} GiB of data with {plan.load.free_percent:g} % free"
-    load = [] if plan.subject == "demand" and plan.load.demand_growth == 1 else [_load_words(plan)]
+    load = [] if plan.subject == "demand" and plan.load.demand_growth == 1 else [_describe_load(plan)]
     market = f"{plan.search.region}, limits and prices of {plan.search.as_of}"
     return f"{'; '.join([f'Goals: {goals}', data, *load, market])}; simulated"
 
 
 def describe_place(choice: Choice, brief: bool = False) -> str:
-    """Names a choice in a reader's words; `brief`: without what is bought besides the size."""
+    """Returns storage and instance of a choice in words; `brief`: without IOPS, MiB/s and log."""
     if choice.service != "ec2":
         return choice.place
     words = describe_storage(choice.storage, brief)

@@ -30,7 +30,7 @@ STATES = {"complete": "", "interrupted": "interrupted", "broken": "broke off"}
 
 
 def list_rows(proof: Proof) -> list[tuple[str, ...]]:
-    """Returns the cells of COLUMNS."""
+    """Returns the cells of COLUMNS, a row for each configuration of a proof."""
     table_rows = []
     for step in proof.steps:
         measured, predicted, run = step.measured, step.predicted, step.configuration
@@ -55,12 +55,12 @@ def list_rows(proof: Proof) -> list[tuple[str, ...]]:
 
 
 def describe_step(step: Step) -> str:
-    """Returns role and storage before scaling."""
+    """Returns the role of a configuration and its storage before scaling."""
     return step.full.place if step.role == "given" else f"{step.role}: {step.full.place}"
 
 
 def describe_verdict(proof: Proof, step: Step) -> str:
-    """Returns holds or off, or why there is no verdict."""
+    """Returns the verdict on a configuration, holds or OFF, or why there is none."""
     if step.measured is not None and step.measured.state != "complete":
         return STATES[step.measured.state]
     return {"holds": "holds", "off": "OFF", "machine": "machine too busy", "": ""}[proof.judge(step)]
@@ -88,7 +88,7 @@ def build_frame(proof: Proof) -> pl.DataFrame:
 
 
 def describe_setup(proof: Proof) -> list[str]:
-    """Says what was run, at which scale, and where predictions lie."""
+    """Returns sentences on load, scale and machine of a proof, and the file of its predictions."""
     machine = proof.machine
     scale = f"data, cache x {proof.data_scale:.3g}; IOPS, MiB/s, clients x {proof.rate_scale:.3g}"
     counted = f"{proof.warmup_s} s do not count, {proof.seconds} s do; seed {proof.seed}"
@@ -107,12 +107,12 @@ def describe_setup(proof: Proof) -> list[str]:
 
 
 def make_title(proof: Proof) -> str:
-    """Returns the proof in a line."""
+    """Returns the name and state of a proof in a line."""
     return f"Proof {proof.name}: predicted and measured" + (f" ({proof.state})" if proof.state != "complete" else "")
 
 
 def list_notes(proof: Proof) -> list[str]:
-    """Returns what a reader must know of the proof, of predictions and of runs."""
+    """Returns the notes of a proof, the warnings of predictions and the findings of runs."""
     lines = list(proof.notes)
     for step in proof.steps:
         for sentence in (
@@ -145,7 +145,7 @@ def build_view(proof: Proof) -> View:
 
 
 def _build_seconds(proof: Proof) -> Fold | None:
-    """Returns predicted and measured over time as a table; None where neither was kept."""
+    """Returns predicted and measured tps over time as a folded table; None without any."""
     series: dict[str, Sequence[float]] = {}
     panels = []
     for at, step in enumerate(proof.steps):

@@ -1,5 +1,4 @@
-"""Any result of Headrace as a page in a file, and as the fragment of a page that a notebook
-shows."""
+"""Any result of Headrace as a page in a file, and as HTML for a notebook."""
 
 from __future__ import annotations
 
@@ -36,36 +35,35 @@ refuse = Refusals("docs/reference/python.md")
 
 @dataclass(frozen=True)
 class Presentation:
-    """The presentation of results of one type: in a notebook (`in_short`: a view with a few
-    blocks), and in a file (`whole`), whose name may have one of `endings`."""
+    """The views of results of one type: in a notebook (`build_short`: with a few blocks), and in a
+    file (`build_page`; None: there is no page), whose name may have one of `endings`."""
 
-    in_short: Callable[[Any], View]
-    whole: Callable[[Any], View] | None = None
+    build_short: Callable[[Any], View]
+    build_page: Callable[[Any], View] | None = None
     endings: tuple[str, ...] = PAGE_FORMATS
 
 
 def report_html(result: object) -> str:
     """Returns a result as HTML for a notebook: a compact table and a chart as inline SVG. Raises
     InputError for other things."""
-    return render_fragment(_find_presentation(result).in_short(result))
+    return render_fragment(_find_presentation(result).build_short(result))
 
 
 def write_report(result: object, path: str | Path) -> None:
     """Writes a plan, simulation, prediction, comparison with a run, study, proof or workload as a
-    page with its charts (.html) or as
-    Markdown (.md); those over time also as the chart alone (.svg, .png). Raises
-    InputError for other things, CouldNotRun."""
+    page with its charts (.html) or as Markdown (.md); those over time also as the chart alone
+    (.svg, .png). Raises InputError for other things, CouldNotRun."""
     presentation = _find_presentation(result)
-    if presentation.whole is None:
+    if presentation.build_page is None:
         raise refuse.input(type(result).__name__, "has no page of its own", "Give the result it belongs to.")
     file = make_path(path)
     check_chart_path(file, presentation.endings)
-    write_view(file, presentation.whole(result))
+    write_view(file, presentation.build_page(result))
 
 
 def _find_presentation(result: object) -> Presentation:
-    """Finds the presentation by the name of the class: no result is imported before its report is
-    asked for."""
+    """Returns the presentation of a result by the name of its class, so that no class of results is
+    imported here. Raises InputError for other values."""
     is_own = type(result).__module__.startswith("headrace.")
     presentation = KINDS.get(type(result).__name__) if is_own else None
     if presentation is None:
@@ -96,8 +94,8 @@ def _make_figure_columns(title: str) -> tuple[Column, ...]:
 
 
 def _build_simulation_view(result: Simulation) -> View:
-    """Shows a simulation: rates, waits, latency and credits, with its chart if the demand is at
-    hand."""
+    """Returns rates, waits, latency and credits of a simulation, with its chart if it has its
+    demand."""
     summary, title = result.summary, result.describe_briefly()
     seconds = summary["seconds"]
     rows = [
@@ -117,8 +115,8 @@ def _build_simulation_view(result: Simulation) -> View:
 
 
 def _build_prediction_view(result: Prediction) -> View:
-    """Shows a prediction: transactions a second, response times in ms and load of the storage, with
-    its chart."""
+    """Returns transactions a second, response times in ms and the load of the storage in a
+    prediction, with its chart."""
     summary, title = result.summary, result.describe_briefly()
     interval = (
         ""

@@ -56,7 +56,7 @@ NO_PRICE = "no price"
 
 
 def describe_question(comparison: ServiceComparison) -> list[str]:
-    """Repeats the question: workload, instance, storage, cache and day."""
+    """Returns a sentence with workload, instance, storage, cache, load and day of a comparison."""
     load = format_clients(comparison.threads) if comparison.threads else "open load"
     cache = f"cache {format_number(comparison.cache_gib)} GiB, {load}, {format_number(comparison.data_gib)} GiB of data"
     where = f"{comparison.workload} on {comparison.instance} with {comparison.storage}; {cache}"
@@ -91,7 +91,7 @@ def list_summary_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
 
 
 def _describe_lag(outcome: ServiceOutcome) -> str:
-    """Says the lag of a reader, mean and highest, and in what share of draws it keeps up."""
+    """Returns a reader's mean and highest lag, and the share of draws in which it keeps up."""
     lag = outcome.lag
     if lag is None or lag.ms is None:
         return lag.words if lag is not None and "binary log" not in lag.words else "not predicted"
@@ -101,7 +101,7 @@ def _describe_lag(outcome: ServiceOutcome) -> str:
 
 
 def _describe_failover(pair: tuple[Fact, Fact]) -> str:
-    """Says from which to which time a failover takes; `pair` has the shortest and the longest, in
+    """Returns how long a failover takes, in words; `pair`: the shortest and the longest time, in
     seconds."""
     low, high = pair
     if low.value is None or high.value is None:
@@ -111,7 +111,7 @@ def _describe_failover(pair: tuple[Fact, Fact]) -> str:
 
 
 def _describe_loss(fact: Fact) -> str:
-    """Says how much of the latest writes a failure loses, as a span of time; the fact is in
+    """Returns the span of the latest writes that a failure loses, in words; `fact` is in
     seconds."""
     if fact.value is None:
         return fact.note or UNKNOWN
@@ -120,7 +120,7 @@ def _describe_loss(fact: Fact) -> str:
 
 
 def list_item_rows(comparison: ServiceComparison) -> list[tuple[str, ...]]:
-    """Returns the bills, item by item, with day and source."""
+    """Returns the cells of ITEMS, a row for each item of each deployment's bill."""
     rows = []
     for outcome in comparison.outcomes:
         rows += [_list_item_cells(outcome.deployment, item, 4) for item in outcome.bill.items]
@@ -140,7 +140,7 @@ def _list_item_cells(deployment: str, item: core.CostItem | dict, digits: int) -
 
 
 def list_doubts(comparison: ServiceComparison) -> list[str]:
-    """Returns why some deployments are not possible, and the evidence behind the others."""
+    """Returns why some deployments are not possible, the evidence for the others, and notes."""
     lines = [
         f"{outcome.deployment}: not possible: {outcome.refusal}."
         for outcome in comparison.outcomes
@@ -161,12 +161,9 @@ def list_doubts(comparison: ServiceComparison) -> list[str]:
 
 
 def list_limits(comparison: ServiceComparison) -> list[str]:
-    """Returns what each cannot do, once for each service or option."""
-    lines: dict[str, None] = {}
-    for outcome in comparison.outcomes:
-        for row in outcome.cannot:
-            lines[f"{_describe_limitation(row)}."] = None
-    return list(lines)
+    """Returns what each service or option cannot do, each limitation once."""
+    lines = (f"{_describe_limitation(row)}." for outcome in comparison.outcomes for row in outcome.cannot)
+    return list(dict.fromkeys(lines))
 
 
 def _describe_limitation(row: Mapping[str, object]) -> str:
@@ -175,7 +172,7 @@ def _describe_limitation(row: Mapping[str, object]) -> str:
 
 
 def describe_break_even(comparison: ServiceComparison) -> list[str]:
-    """Says when I/O-Optimized pays."""
+    """Returns a sentence on the I/Os from which I/O-Optimized is cheaper; [] if unknown."""
     even = comparison.break_even
     if even is None:
         return []
@@ -189,7 +186,8 @@ def describe_break_even(comparison: ServiceComparison) -> list[str]:
 
 
 def describe_billed_ios(comparison: ServiceComparison) -> list[str]:
-    """Says how many I/Os a transaction is billed, and what a reader's processors do."""
+    """Returns a sentence on the I/Os that Aurora bills for a transaction, and on the processors
+    that a reader needs; empty without Aurora."""
     for outcome in comparison.outcomes:
         if outcome.ios_per_tx is not None:
             reads, writes = outcome.ios_per_tx
@@ -250,15 +248,15 @@ def _sort_by_price(comparison: ServiceComparison) -> list[ServiceOutcome]:
 
 
 def _build_cards(comparison: ServiceComparison) -> Iterator[Card]:
-    """Yields the cheapest deployment of each service, with what it does."""
+    """Yields a card for the cheapest deployment of each service: cost, tps, p95 and main limit."""
     services: set[str] = set()
     for outcome in _sort_by_price(comparison):
         service = outcome.deployment.partition(":")[0]
         if service not in services:
             services.add(service)
-            does = f"{format_number(outcome.tps, 3)} tps, p95 {format_number(outcome.p95_ms)} ms; limited by {caps.describe_cap(outcome.cap or 'none')}."
+            figures = f"{format_number(outcome.tps, 3)} tps, p95 {format_number(outcome.p95_ms)} ms; limited by {caps.describe_cap(outcome.cap or 'none')}."
             yield Card(
-                _describe_deployment(outcome.deployment), f"{format_usd(outcome.bill.usd_month)} USD a month", does
+                _describe_deployment(outcome.deployment), f"{format_usd(outcome.bill.usd_month)} USD a month", figures
             )
 
 
@@ -316,7 +314,7 @@ THEN_NOW = make_columns(QUESTIONS, prose=QUESTIONS)
 
 
 def list_planned_rows(part: ServicesPart) -> list[tuple[str, ...]]:
-    """Returns the cells of COLUMNS, a row for each deployment."""
+    """Returns the cells of PLANNED, a row for the best candidate of each deployment."""
     table_rows = []
     for answer in part.answers:
         best = answer.best
@@ -337,7 +335,7 @@ def list_planned_rows(part: ServicesPart) -> list[tuple[str, ...]]:
 
 
 def list_bill_rows(part: ServicesPart) -> list[tuple[str, ...]]:
-    """Returns the bills of the best, item by item, with day and source."""
+    """Returns rows of ITEMS: the bill of each deployment's best candidate, and its total."""
     table_rows = []
     for answer in part.answers:
         if answer.best:
@@ -347,7 +345,8 @@ def list_bill_rows(part: ServicesPart) -> list[tuple[str, ...]]:
 
 
 def describe_planned_break_even(part: ServicesPart) -> list[str]:
-    """Says when I/O-Optimized pays, and at what rate Aurora was billed."""
+    """Returns a sentence on the I/Os a month from which I/O-Optimized is cheaper, and the rate at
+    which Aurora was billed; empty if unknown."""
     even = part.break_even
     if even is None or part.million_ios is None:
         return []
@@ -368,27 +367,24 @@ def list_storage_rules(part: ServicesPart) -> list[str]:
     lines = [
         f"{', '.join(names)}: {words}{'' if words.endswith('.') else '.'}" for words, names in services_by_rule.items()
     ]
-    limits: dict[str, None] = {}
-    for answer in part.answers:
-        for row in answer.cannot:
-            limits[f"{_describe_limitation(row)} ({row['source']})."] = None
-    return [*lines, *limits]
+    limits = (f"{_describe_limitation(row)} ({row['source']})." for answer in part.answers for row in answer.cannot)
+    return [*lines, *dict.fromkeys(limits)]
 
 
 def describe_growth(part: ServicesPart) -> list[str]:
-    """Says what becomes of storage as data come."""
+    """Returns a sentence for each deployment on how its storage grows with the data."""
     return [f"{answer.deployment}: {answer.growth}." for answer in part.answers if answer.growth]
 
 
 def compare_then_and_now(part: ServicesPart) -> list[tuple[str, ...]]:
-    """Returns the whitepaper's comparison, then and now."""
+    """Returns the rows of THEN_NOW: the whitepaper's comparison, and what holds now."""
     names = ("question", "whitepaper_2017", "ec2", "rds", "aurora")
     doubt = {True: "", False: ", not confirmed"}
     return [(*(row[name] for name in names), f"{row['source']}{doubt[row['confirmed']]}") for row in part.comparison]
 
 
 def build_service_blocks(part: ServicesPart, explain: bool) -> Iterator[Block]:
-    """Yields the part; on a terminal the comparison and the rules only where `explain` is true."""
+    """Yields a plan's blocks on services; on a terminal, then and now only with `explain`."""
     yield Heading("EC2, RDS and Aurora", "page")
     yield Table(PLANNED, list_planned_rows(part), "Services", place="terminal")
     yield Table(PLANNED, list_planned_rows(part), place="page")

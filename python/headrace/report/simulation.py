@@ -62,8 +62,8 @@ def find_clock_start(workload: OpenWorkload | ClosedWorkload) -> str | None:
 
 
 def describe_run(run: Simulation, workload: OpenWorkload | ClosedWorkload, saved_second: bool = True) -> list[str]:
-    """Says what happened, a sentence a line: offered and delivered load, limits and when, queue,
-    balances, the instance's bucket, latency.
+    """Returns sentences on a simulation: offered and delivered load, limits and when they were met,
+    queue, balances, the instance's bucket, latency.
 
     `saved_second`: whether the volumes began with a second of their IOPS saved.
     """
@@ -100,8 +100,8 @@ def describe_run(run: Simulation, workload: OpenWorkload | ClosedWorkload, saved
 
 
 def _describe_delivery(summary: core.Summary, closed: bool) -> list[str]:
-    """Says offered and delivered IOPS and MiB/s, on average over the run; a closed load has no
-    offered load."""
+    """Returns a sentence on the offered (not of a closed load) and delivered IOPS and MiB/s, on
+    average over the run."""
     seconds = summary["seconds"]
     delivered = summary["delivered_ios"] / seconds
     mib_s = summary["delivered_bytes"] / MIB / seconds
@@ -117,8 +117,8 @@ def _describe_delivery(summary: core.Summary, closed: bool) -> list[str]:
 
 
 def _describe_limits(run: Simulation) -> list[str]:
-    """Says for how long requests waited, and for which limits, the longest wait first; where they
-    waited for none, what else made them slower, as the column `limited by` has it."""
+    """Returns a sentence on how long requests waited for each limit, the longest first; where they
+    waited for none, on what else made them slower."""
     summary = run.summary
     if summary["throttled_s"] <= 0:
         slowed = run.rows.filter(pl.col("cap") != "none").group_by("cap").agg(pl.col("duration_s").sum())
@@ -135,14 +135,13 @@ def _describe_limits(run: Simulation) -> list[str]:
     ]
 
 
-# A limit met for less of a window than this goes unnamed in its line.
+# A limit that was waited for in less than this share of a window is not named in its line.
 NAMED_SHARE = 0.1
 
 
 def find_throttled_windows(rows: pl.DataFrame) -> list[dict]:
-    """Returns when requests waited for a limit: `from_s`, `until_s`, `throttled_s`, `by` (s by
-    limit, in the order they were met) and the `cap` waited for longest, in the order of time.
-
+    """Returns the windows of time in which requests waited for a limit: `from_s`, `until_s`,
+    `throttled_s`, `by` (s by limit, in the order they were met) and the `cap` waited for longest.
     Windows with a short gap between them are joined; they begin and end with rows.
     """
     if rows.is_empty():
@@ -163,7 +162,7 @@ def find_throttled_windows(rows: pl.DataFrame) -> list[dict]:
 
 
 def _describe_windows(run: Simulation, start: str | None) -> list[str]:
-    """Says when requests waited longest, at most five windows, with clock times."""
+    """Returns a sentence on the MOST_WINDOWS longest windows of waiting; empty without any."""
     windows = find_throttled_windows(run.rows)
     if not windows:
         return []
@@ -197,8 +196,8 @@ def _describe_windows(run: Simulation, start: str | None) -> list[str]:
 
 
 def _explain_saved_second(summary: core.Summary, saved: bool) -> list[str]:
-    """Warns that a short run profits from IOPS saved at rest; empty if it does not, or nothing
-    waited."""
+    """Returns a warning that a short run profits from IOPS saved at rest; empty if it does not, or
+    no request waited."""
     if not saved or summary["throttled_s"] <= 0 or summary["seconds"] >= SHORT_RUN_S:
         return []
     more = format_percent(min(1.0, 1 / summary["seconds"]))
@@ -209,8 +208,8 @@ def _explain_saved_second(summary: core.Summary, saved: bool) -> list[str]:
 
 
 def _describe_queue(summary: core.Summary, at: Callable[[float | None], str], closed: bool, settled: bool) -> list[str]:
-    """Says the longest wait, the most requests that waited, and when the backlog was gone; `at`
-    puts a second of the run into words; `settled`: the run is a cycle that ends as it began."""
+    """Returns a sentence on the longest wait, the longest queue, and when the backlog was gone.
+    `at`: words a second of the run; `settled`: whether the run is a cycle that ends as it began."""
     if summary["throttled_s"] <= 0:
         return []
     if closed:  # its queue is its depth: nothing builds up
@@ -219,7 +218,7 @@ def _describe_queue(summary: core.Summary, at: Callable[[float | None], str], cl
     line = f"Longest wait {format_span(min(summary['longest_wait_s'], summary['seconds']))}"
     when = summary["peak_queue_at_s"]
     moment = f", {at(when)}" if summary["peak_queue"] and when is not None else ""
-    # A queue that no number of clients could make is told by what makes it.
+    # A queue longer than clients could make is not given as a number.
     possible = summary["peak_queue"] <= MOST_CLIENTS
     line += f"; most requests waiting {format_number(summary['peak_queue'])}{moment}" if possible else moment
     if summary["recovered_at_s"] is not None:
@@ -237,8 +236,8 @@ def _describe_queue(summary: core.Summary, at: Callable[[float | None], str], cl
 
 
 def _describe_balances(run: Simulation, at: Callable[[float | None], str]) -> list[str]:
-    """Says how low credits fell, in %, of the volume and of the instance, and for how long they
-    were empty."""
+    """Returns sentences on how low the credits of volume and instance fell, in %, and for how long
+    they were empty."""
     summary, lines = run.summary, []
     if summary["lowest_balance_percent"] is not None:
         line = f"Lowest credit balance {format_number(summary['lowest_balance_percent'])} %, {at(summary['lowest_balance_at_s'])}"
@@ -262,7 +261,7 @@ def _describe_balances(run: Simulation, at: Callable[[float | None], str]) -> li
 
 
 def _describe_cycle(run: Simulation) -> list[str]:
-    """Says whether the cycle can be repeated for ever; nothing where one cycle was simulated."""
+    """Returns a sentence on whether the cycle can repeat for ever; empty for a single cycle."""
     cycle = getattr(run, "repeated", None)
     if cycle is None:
         return []
@@ -277,7 +276,7 @@ def _describe_cycle(run: Simulation) -> list[str]:
 
 
 def _describe_latency(summary: core.Summary) -> str:
-    """Says mean and percentiles of the I/O latency; those that are not known are left out."""
+    """Returns a sentence with mean and percentiles of the I/O latency that are known."""
     parts = [f"mean {format_latency(summary['mean_ms'])}"]
     for name, key in (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p99.9", "p999")):
         value = summary[f"{key}_ms"]
@@ -285,13 +284,13 @@ def _describe_latency(summary: core.Summary) -> str:
     return f"I/O latency, waiting included: {', '.join(parts)}."
 
 
-FULL_PERCENT = 99.95  # a balance that never falls below says nothing
+FULL_PERCENT = 99.95  # a column of balances that never fall below is left out
 # Left out of a narrow terminal's table, the first first.
 DROPPED = ("offered MiB/s", "I/O p50", "MiB/s", "I/O mean", "queue")
 
 
 def build_table(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> Table:
-    """Returns a table of the run in at most 24 rows; columns that say nothing are left out."""
+    """Returns a run as a table of at most 24 rows, without balances that stay full."""
     start = find_clock_start(workload)
     rows, step_s = on_clock(run.rows, start)
     labels = list_row_labels(rows["t_s"].to_list(), start)
@@ -321,19 +320,19 @@ def build_table(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> Tab
             fields.append((f"I/O {name.removesuffix('_ms')}", lambda r, name=name: format_latency(r[name])))
     cells = [[get(row) for _, get in fields] for row in rows.to_dicts()]
     titles = [title for title, _ in fields]
-    each = (
+    rest = (
         ""
         if rows.height == run.rows.height
         else f" Each row: {format_span(step_s)}; queue and latency the highest, balance the lowest."
     )
     when = "Time of day." if start else "Time since the start."
     numbers = [title for title in titles if title != "limited by"]
-    return Table(make_columns(titles, number=numbers, key=("limited by",), drop=DROPPED), cells, f"{when}{each}")
+    return Table(make_columns(titles, number=numbers, key=("limited by",), drop=DROPPED), cells, f"{when}{rest}")
 
 
 def with_clock(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> pl.DataFrame:
-    """Returns every row, with `clock` (HH:MM:SS; since the start where the workload has no clock)
-    after `t_s`."""
+    """Returns every row of a run, with `clock` (HH:MM:SS; since the start where the workload has no
+    clock) after `t_s`."""
     start = find_clock_start(workload)
     clocks = pl.Series("clock", [format_clock(t_s, start, seconds=True) for t_s in run.rows["t_s"]], dtype=pl.String)
     return run.rows.clone().insert_column(1, clocks)
@@ -343,19 +342,16 @@ def build_document(
     run: Simulation, workload: OpenWorkload | ClosedWorkload, caveats: list[str], saved_second: bool = True
 ) -> dict:
     """Returns the document of `--output json`: settings, summary, caveats and every row."""
+    start = find_clock_start(workload)
     return {
         "schema": SCHEMA,
         **pick_fields(run, "storage", "instance", "as_of", "form", "seed"),
         "workload": workload.summarize(),
-        "clock_start": find_clock_start(workload),
+        "clock_start": start,
         "summary": run.summary,
         "in_words": describe_run(run, workload, saved_second),
         "throttled_windows": [
-            window
-            | {
-                "from": format_clock(window["from_s"], find_clock_start(workload), seconds=True),
-                "until": format_clock(window["until_s"], find_clock_start(workload), seconds=True),
-            }
+            window | {edge: format_clock(window[f"{edge}_s"], start, seconds=True) for edge in ("from", "until")}
             for window in find_throttled_windows(run.rows)
         ],
         "caveats": caveats,
@@ -366,7 +362,7 @@ def build_document(
 def draw_chart(
     run: Simulation, workload: OpenWorkload | ClosedWorkload, title: str, most: int = 720
 ) -> alt.VConcatChart:
-    """Returns the run over time, in at most `most` points (the chart has room for 720)."""
+    """Returns the chart of a run over time, in at most `most` points."""
     return over_time.draw_simulation(
         shorten_rows(run.rows, most), title, find_clock_start(workload), isinstance(workload, ClosedWorkload)
     )
@@ -393,7 +389,7 @@ def build_view(run: Simulation, workload: OpenWorkload | ClosedWorkload, notes: 
 
 
 def make_headline(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> str:
-    """Says in a sentence whether the storage carries the load."""
+    """Returns a sentence on whether requests wait for a limit of the storage, and how long."""
     where = describe_storage(run.storage) + (f" on {run.instance}" if run.instance else "")
     summary = run.summary
     if summary["lost_at_s"] is not None:
@@ -405,12 +401,12 @@ def make_headline(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> s
 
 
 def make_title(run: Simulation, workload: OpenWorkload | ClosedWorkload) -> str:
-    """Names workload, storage and instance."""
+    """Returns workload, storage and instance of a run in a line."""
     return f"{workload.name} on {run.storage}" + (f" on {run.instance}" if run.instance else "")
 
 
 def build_cards(run: Simulation) -> list[Card]:
-    """Returns what was delivered, how long requests waited, and the latency."""
+    """Returns cards with the delivered rate, how long requests waited, and the I/O p99."""
     summary = run.summary
     seconds = summary["seconds"]
     offered = f"of {format_number(summary['asked_ios'] / seconds, 4)} IOPS offered" if summary["asked_ios"] else ""
@@ -433,8 +429,8 @@ def build_cards(run: Simulation) -> list[Card]:
 
 
 def pick_open_parts(workload: OpenWorkload) -> dict:
-    """Returns what JSON says of an open workload besides its figures: its source, its clock, the
-    stretches at a limit, its points."""
+    """Returns the fields of an open workload that its JSON has besides the summary: source, zone of
+    the clock, stretches at a limit, points."""
     return pick_fields(workload, "source", "clock_zone", "censored", "points")
 
 
@@ -491,9 +487,9 @@ def build_demand_view(workload: OpenWorkload | ClosedWorkload) -> View:
 # --- a replay -------------------------------------------------------------------------------------
 
 
-def replay_in_words(replay: dict) -> list[str]:
-    """Says how many decisions are equal, where the first difference is, and how late the device
-    was."""
+def describe_replay(replay: dict) -> list[str]:
+    """Returns sentences on a replay: how many decisions are equal, the first difference, and how
+    late the device was."""
     requests, late, seconds = replay["requests"], replay["lateness"], replay["span"] / 1e9
     lines = [
         f"{requests:,} requests and {replay['changes']:,} changes over {format_span(seconds)}, repeated on the virtual clock."

@@ -1,4 +1,4 @@
-"""A study's verdicts as cells, and its page."""
+"""A study as tables and as a page."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LAB_VERDICTS = make_columns(
 
 
 def build_verdict_table(result: StudyResult) -> Table:
-    """Returns a study's verdicts; one that ran on the lab has simulated and measured side by
-    side."""
+    """Returns a study's verdicts as a table, with simulated and measured side by side if it ran on
+    the lab."""
     if result.on != "lab":
         return Table(VERDICTS, [list_verdict_cells(verdict) for verdict in result.verdicts])
     rows = []
@@ -58,7 +58,7 @@ def _format_figure(value: object) -> str:
 
 
 def count_misses(result: StudyResult) -> int:
-    """Counts the verdicts that are outside what was promised."""
+    """Returns the number of figures that are outside the tolerance that the study promises."""
     return sum(verdict.within is False for verdict in result.verdicts)
 
 
@@ -81,33 +81,27 @@ def build_view(result: StudyResult) -> View:
 
 
 def _build_points(chart: ChartData) -> Fold:
-    """Returns a chart as a table: of each line at most as many points as a table shows."""
+    """Returns the points of a chart as a folded table, with at most TABLE_ROWS of each line."""
     rows = []
     for series in chart.series:
         points = [(x, y) for x, y in zip(series.x, series.y, strict=True) if y is not None]
         for x, y in points[:: -(-len(points) // TABLE_ROWS) or 1]:
-            rows.append(
-                (
-                    series.label,
-                    series.role,
-                    x if isinstance(x, str) else format_number(float(x), 4),
-                    format_number(y, 4),
-                )
-            )
+            label = x if isinstance(x, str) else format_number(float(x), 4)
+            rows.append((series.label, series.role, label, format_number(y, 4)))
     titles = ("series", "kind", chart.x_title, chart.y_title)
     return Fold(f"{chart.title} as a table", [Table(make_columns(titles, number=titles[2:]), rows)])
 
 
 def tally(result: StudyResult) -> tuple[str, str]:
-    """Returns how many of the promised figures are within their bounds, `5 of 6` ("" where nothing
-    was promised), and the words behind that."""
+    """Returns how many of the figures with a tolerance are within it, `5 of 6` ("" where none has
+    one), and the words that follow."""
     promised = sum(verdict.within is not None for verdict in result.verdicts)
     words = "directions and ratios hold" if result.on == "lab" else "figures are within what was promised"
     return f"{promised - count_misses(result)} of {promised}" if promised else "", words
 
 
 def build_cards(result: StudyResult) -> list[Card]:
-    """Returns how many figures are within what was promised."""
+    """Returns cards with the number of figures within tolerance, and the largest error."""
     count, what = tally(result)
     figures = [Card("Repeated", count, what, "warn" if count_misses(result) else "good")] if count else []
     judged = [

@@ -1,4 +1,4 @@
-"""Tables on stdout, and a time line as a table: what its chart shows, to be read.
+"""Tables on stdout, and the data of a chart over time as a table.
 
 A table is wide enough not to cut anything when stdout is a file or a pipe; on a terminal nothing is
 broken that is to be copied.
@@ -41,8 +41,8 @@ GLUE = "\ue000"
 
 
 def make_console() -> Console:
-    """Returns stdout as rich sees it: no markup is read out of data, no colours without a
-    terminal."""
+    """Returns a console of rich on stdout, without markup in texts, and without colours where
+    stdout is not a terminal."""
     width = None
     if not sys.stdout.isatty():
         columns = os.environ.get("COLUMNS", "")
@@ -82,7 +82,7 @@ class Layout:
 
 
 class TerminalTable:
-    """A table that knows how to stand in the width it is given; see `table`."""
+    """A table that chooses its layout by the width of the terminal; see `lay_out_table`."""
 
     def __init__(
         self,
@@ -113,13 +113,12 @@ class TerminalTable:
     def _find_sentences(self) -> tuple[int, ...]:
         """Returns the positions of the columns that hold sentences, by the length of their
         texts."""
-        prose_columns = []
-        for index in range(len(self.columns)):
-            if index not in self.right and any(
-                len(row[index]) > PROSE_LENGTH and row[index].count(" ") >= PROSE_WORDS - 1 for row in self.rows
-            ):
-                prose_columns.append(index)
-        return tuple(prose_columns)
+        return tuple(
+            index
+            for index in range(len(self.columns))
+            if index not in self.right
+            and any(len(row[index]) > PROSE_LENGTH and row[index].count(" ") >= PROSE_WORDS - 1 for row in self.rows)
+        )
 
     def _compute_least_width(self, index: int) -> int:
         """Returns the fewest characters that a column may be wide: nothing in it is broken inside a
@@ -140,11 +139,11 @@ class TerminalTable:
         spare = width - GAP * (len(shown) - 1) - sum(least.values())
         if spare < 0:
             return None
-        given = dict(least)
+        widths = dict(least)
         for index in sorted(shown, key=lambda index: (index in self.prose, full[index] - least[index])):
-            given[index] += min(spare, full[index] - least[index])
-            spare -= given[index] - least[index]
-        return {index: given[index] for index in shown}
+            widths[index] += min(spare, full[index] - least[index])
+            spare -= widths[index] - least[index]
+        return {index: widths[index] for index in shown}
 
     def choose_layout(self, width: int) -> Layout:
         """Returns the layout for `width` characters with the fewest lines in which nothing is
@@ -178,7 +177,7 @@ class TerminalTable:
         return Layout(widths, tuple(sorted(below)), tuple(dropped))
 
     def render_lines(self, layout: Layout, width: int) -> list[Text]:
-        """Returns title, head and rows as lines."""
+        """Returns the lines of title, head and rows in a layout for `width` characters."""
         text_lines = [Text(line, style="italic") for line in (wrap_text(self.title, width) if self.title else [])]
         text_lines += [Text(line, style="bold") for line in self._render_row(self.columns, layout.widths)]
         for row in self.rows:
@@ -228,7 +227,7 @@ def _measure_longest_word(text: str) -> int:
 
 
 class TableLayout(TypedDict, total=False):
-    """The layout of a table by the titles of its columns; see `table`."""
+    """Arguments of `make_table` that describe the columns by their titles."""
 
     title: str
     right: Sequence[str]
@@ -254,7 +253,7 @@ def make_table(
     (storage specifications, instance types). `prose`: columns of sentences. `drop`: columns that a
     narrow terminal leaves out, the first one first.
 
-        table(("storage", "USD", "why"), rows, right=("USD",), keep=("storage",), prose=("why",))
+        make_table(("storage", "USD", "why"), rows, right=("USD",), keep=("storage",))
     """
     keys = [name for name in keep if name not in right]
     return view.Table(view.make_columns(titles, number=right, key=keys, prose=prose, drop=drop), list(rows), title)
@@ -323,7 +322,7 @@ def show(*parts: object) -> None:
             out.print(part, soft_wrap=isinstance(part, Text))
         else:
             for line in sanitize_text(part).split("\n"):
-                for piece in [line] if cell_len(line) <= out.width else _indent(line, out.width):
+                for piece in [line] if cell_len(line) <= out.width else _wrap_indented(line, out.width):
                     out.print(_keep_whole(Text(piece)))
 
 
@@ -331,11 +330,11 @@ def fold_line(line: str) -> list[str]:
     """Returns a line of prose on as many lines as it takes: of the terminal's width, of PROSE_WIDTH
     without a terminal."""
     is_plain = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit()
-    return _indent(line, PROSE_WIDTH if is_plain else make_console().width)
+    return _wrap_indented(line, PROSE_WIDTH if is_plain else make_console().width)
 
 
-def _indent(line: str, width: int) -> list[str]:
-    """Returns a long line on several of at most `width` characters, each as far in as the first."""
+def _wrap_indented(line: str, width: int) -> list[str]:
+    """Returns a long line as several of at most `width` characters, each indented as the first."""
     indent = min(len(line) - len(line.lstrip(" ")), width // 2)
     return [" " * indent + piece for piece in wrap_text(line.lstrip(" "), width - indent)]
 

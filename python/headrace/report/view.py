@@ -1,5 +1,5 @@
-"""Views: what a result shows, as values. A report makes one; the terminal (tables.py), a page or a
-notebook (html.py) and Markdown (markdown.py) render it, and know nothing of results.
+"""Views: what a result shows, as values. A report makes one; the terminal (tables.py) and pages,
+notebooks and Markdown (html.py) render it, and know nothing of results.
 
     View("gp3:155 meets both goals",
          cards=[Card("Recommended", "19.52 USD a month", "meets every goal", "good")],
@@ -29,7 +29,7 @@ Place = Literal["both", "terminal", "page"]
 
 @dataclass(frozen=True)
 class Column:
-    """Describes a column. `title`: with its unit. `drop`: the order in which a narrow terminal
+    """A column of a table. `title`: with its unit. `drop`: the order in which a narrow terminal
     leaves it out, 1 first; 0: never. `brief`: whether it stands in the short form of its table."""
 
     title: str
@@ -77,7 +77,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines to copy, or arithmetic: set as they are. `copied`: whether they are commands."""
+    """Lines that are shown as they are: commands to copy, or arithmetic."""
 
     lines: Sequence[str]
     place: Place = "both"
@@ -86,7 +86,7 @@ class Code:
 @dataclass(frozen=True)
 class Table:
     """A table of text. `marked`: the index of the row that is the answer; `failing`: those of rows
-    that miss what was asked for, which their words say too."""
+    that miss a goal, which their cells say too."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[object]]
@@ -107,7 +107,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart, drawn only where it is shown; `described` is read out where it cannot be seen."""
+    """A chart, drawn only where it is shown; `described`: for readers who cannot see it."""
 
     draw: Callable[[], alt.TopLevelMixin]
     described: str
@@ -121,7 +121,7 @@ def make_drawn_chart(chart: alt.TopLevelMixin, described: str) -> Chart:
 
 @dataclass(frozen=True)
 class Fold:
-    """Small print: folded on a page, under its title and the count of its lines."""
+    """Blocks that a page folds under a title with the count of their lines."""
 
     title: str
     blocks: Sequence[Block]
@@ -129,7 +129,7 @@ class Fold:
 
     @property
     def count(self) -> int:
-        """Returns the number of its lines and rows."""
+        """Returns the number of lines and rows of the blocks."""
         return sum(
             len(block.rows) if isinstance(block, Table) else len(block.lines) if isinstance(block, (Items, Code)) else 1
             for block in self.blocks
@@ -161,13 +161,13 @@ class Card:
     mark: Mark = ""
 
     def fill(self, figures: Mapping[str, str], mark: Mark = "") -> Card:
-        """Returns a card whose texts name figures in braces, with those figures."""
+        """Returns the card with figures in the place of their names in braces, and with `mark`."""
         return Card(self.label, self.figure.format(**figures), self.meaning.format(**figures), mark)
 
 
 @dataclass(frozen=True)
 class View:
-    """Shows a result: the answer as a title, why in a line, at most three figures, then blocks."""
+    """The parts of a shown result: answer as a title, reason, at most three cards, blocks."""
 
     title: str
     subtitle: str = ""
@@ -175,5 +175,5 @@ class View:
     blocks: Sequence[Block] = ()
 
     def list_blocks(self, place: Literal["terminal", "page"]) -> Iterator[Block]:
-        """Yields the blocks that are shown there."""
+        """Returns the blocks that are shown at `place`, in order."""
         return (block for block in self.blocks if block.place in ("both", place))

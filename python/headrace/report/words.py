@@ -19,13 +19,13 @@ UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B(?:/s)?|IOPS|[mµu]?s|min|h|days?|mon
 
 
 def glue_units(text: str, glue: str = "\u00a0") -> str:
-    """Returns a text in which numbers and their units hold together by `glue`."""
+    """Returns a text with `glue` in the place of the blank between a number and its unit."""
     return UNIT.sub(glue, text)
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
-    """Returns a number with `digits` significant figures, never fewer than its whole part: 3,439
-    and 0.0123. None and NaN: a dash."""
+    """Returns a number with `digits` significant figures, or more if its whole part has more: 3,439
+    and 0.0123. None and NaN are a dash."""
     if value is None or isinstance(value, float) and math.isnan(value):
         return "-"
     if math.isinf(value):
@@ -38,8 +38,8 @@ def format_number(value: float | None, digits: int = 3) -> str:
 
 
 def format_percent(share: float | None) -> str:
-    """Returns a share (0..1) in percent; just below all is not rounded up to all, nor just above
-    nothing down to it."""
+    """Returns a share (0 to 1) in percent. A share just below 1 is not rounded to 100 %, nor one
+    just above 0 to 0 %."""
     if share is None or math.isnan(share):
         return "-"
     value = 100 * share
@@ -68,8 +68,8 @@ def format_span(seconds: float | None) -> str:
 
 
 def format_latency(ms: float | None) -> str:
-    """Returns a latency: three significant figures in ms, seconds from 1 s on, words from a minute
-    on."""
+    """Returns a latency in ms with three significant figures, from 1 s on in seconds, and from a
+    minute on as `format_span`."""
     if ms is None or math.isnan(ms):
         return "-"
     if ms < 1_000:
@@ -111,8 +111,8 @@ def format_moment(text: str) -> str:
 
 
 def format_clock(t_s: float | None, clock_start: object = None, seconds: bool = False) -> str:
-    """Returns the time of day at `t_s` seconds, `HH:MM` or `HH:MM:SS`, `+1d` when days later;
-    without a start, time since the start."""
+    """Returns the time of day `t_s` seconds after `clock_start`, as `HH:MM` or `HH:MM:SS`, with
+    `+1d` on later days; without a clock, the time since the start."""
     if t_s is None or not math.isfinite(t_s):
         return "-"
     moment = parse_clock_start(clock_start)
@@ -128,8 +128,8 @@ def format_clock(t_s: float | None, clock_start: object = None, seconds: bool = 
 
 
 def list_row_labels(starts_s: list[float], start: object = None) -> Iterator[str]:
-    """Yields the start of each row: hours and minutes, seconds and their parts where they are
-    needed to tell."""
+    """Yields the start of each row as a clock time: in minutes where all are whole minutes, else in
+    seconds or milliseconds."""
     if all(abs(t - round(t / 60) * 60) < 5e-4 for t in starts_s[1:] or starts_s):
         yield from (format_clock(t, start) for t in starts_s)
     elif all(abs(t - round(t)) < 5e-4 for t in starts_s):

@@ -192,7 +192,7 @@ def clear(lab: Lab, where: ServerPaths, name: str) -> list[str]:
     remains: list[str] = []
     user = find_service_user()
     # It may be the server, or the program that makes its data directory, which has children.
-    while (process := processes.with_argument(f"--defaults-file={where.config}", user)) is not None:
+    while (process := processes.find_by_argument(f"--defaults-file={where.config}", user)) is not None:
         if not processes.end_process(process, signal.SIGKILL, running.KILL_S):
             remains.append(f"process {process.pid} does not end")
             break

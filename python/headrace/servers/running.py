@@ -58,7 +58,7 @@ def find_process(where: ServerPaths, record: Record) -> Process | None:
     option file, which was started by a command that was killed before it saved the record."""
     if processes.runs(record.process):
         return record.process
-    return processes.with_argument(f"--defaults-file={where.config}", find_service_user())
+    return processes.find_by_argument(f"--defaults-file={where.config}", find_service_user())
 
 
 def write_config(

@@ -53,7 +53,10 @@ def start(abilities: Mapping[str, object], _: object) -> dict[str, object]:
         "caps": {name: caps.describe_cap(name) for limit in caps.WORDS for name in (limit, caps.LOG + limit)},
         "words": {
             "unit": UNIT.pattern,
-            "run": {"title": databases.DOES, "cards": to_plain((databases.RATE, databases.RESPONSE, databases.LIMIT))},
+            "run": {
+                "title": databases.HEADLINE,
+                "cards": to_plain((databases.RATE, databases.RESPONSE, databases.LIMIT)),
+            },
             "replica": {
                 "keeps_up": replicas.KEEPS_UP,
                 "falls_behind": replicas.FALLS_BEHIND,

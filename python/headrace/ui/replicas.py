@@ -48,7 +48,7 @@ def show_topology(open_lab: Callable[[], Lab], _: object) -> dict[str, object]:
         {"from": source, "to": row["name"], "lag_s": lag_of.get((str(row["name"]), str(row.get("channel", ""))))}
         for member in members
         for row in member_words.list_rows(member)
-        if (source := member_words.follows_of(row, members))
+        if (source := member_words.find_source_name(row, members))
     ]
     return {
         "servers": [

@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from headrace.base.extras import import_optional
 from headrace.errors import CouldNotRun, HeadraceError
-from headrace.report.page_files import MODEL, build_stylesheet, read_moving, shorten
+from headrace.report.page_files import MODEL, build_stylesheet, read_live_file, shorten
 from headrace.ui.asks import Nothing
 from headrace.ui.guard import SESSION, Guard, Keys, answer_error, make_refusal
 from headrace.ui.spelling import refuse
@@ -124,8 +124,8 @@ def read_static_files() -> dict[str, StaticFile]:
     files = {"/page.css": pack(build_stylesheet().encode(), TYPES[".css"])}
     _collect(resources.files("headrace.ui").joinpath("static"), "/static", files)
     for name in SHARED:
-        files[f"/static/{name}"] = pack(shorten(read_moving(name) or b""), TYPES[".js"])
-    if (model := read_moving(MODEL)) is not None:
+        files[f"/static/{name}"] = pack(shorten(read_live_file(name) or b""), TYPES[".js"])
+    if (model := read_live_file(MODEL)) is not None:
         files[MODEL_ADDRESS] = pack(gzip.decompress(model), MODEL_TYPE, model)
     return files
 

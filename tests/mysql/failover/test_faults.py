@@ -58,7 +58,7 @@ def repair_server(trio: Trio, name: str) -> None:
     """The fault is over."""
     server = trio.server(name)
     trio.lab.clear_fault(server.volumes.data or "")
-    process = processes.with_argument(f"--defaults-file={server.paths.config}", user_of_servers())
+    process = processes.find_by_argument(f"--defaults-file={server.paths.config}", user_of_servers())
     assert process is None or processes.wait_gone(process, 30), "the fenced server still runs"
     for filler in ("filler", "filler2"):
         with contextlib.suppress(OSError):

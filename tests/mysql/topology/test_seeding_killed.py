@@ -77,4 +77,4 @@ def test_nothing_is_left(labs):
                     same_data(servers.find(lab, "db"), member.server, databases=("shop",))
                     servers.destroy(member.server)
             assert left_of(lab, "killed") == [] and seeds_left(lab, "killed") == []
-        assert processes.with_argument("killed", access.find_service_user()) is None
+        assert processes.find_by_argument("killed", access.find_service_user()) is None

@@ -35,7 +35,7 @@ def test_a_constant_load_is_the_cores_rule(storage):
         result = run([rate] * 90, bucket["capacity"] * draw.uniform(0.5, 1), bucket["capacity"], bucket["refill"])
         for rest, level in result:
             assert rest.seconds == pytest.approx(level / (rate - bucket["refill"]), rel=1e-6)
-            assert rest.asked == pytest.approx(rate, rel=1e-6)
+            assert rest.taken_per_s == pytest.approx(rate, rel=1e-6)
 
 
 def test_an_instance_bucket_counts_alike():
@@ -71,7 +71,7 @@ def test_bursts_belong_to_the_mean():
     result = run(([3_000.0] * 10 + [0.0] * 10) * 12)
     for rest, level in result[80:]:
         # The window is a minute to a minute and 20 s: half of it is on, within one part of ten seconds.
-        assert rest.asked == pytest.approx(1_500, rel=0.2)
+        assert rest.taken_per_s == pytest.approx(1_500, rel=0.2)
         assert rest.seconds == pytest.approx(level / 1_200, rel=0.3)
 
 

@@ -31,17 +31,17 @@ def test_kill_is_an_interrupt_only_while_something_is_half_made():
 def test_interrupts_are_remembered_until_they_may_interrupt():
     with signals.Interrupts() as interrupts:
         os.kill(os.getpid(), signal.SIGTERM)
-        assert interrupts.asked
+        assert interrupts.pending
         with pytest.raises(KeyboardInterrupt):
             interrupts.listen()
-        assert not interrupts.asked
+        assert not interrupts.pending
         interrupts.listen()
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
         interrupts.listen()
         interrupts.ignore()
         os.kill(os.getpid(), signal.SIGHUP)
-        assert interrupts.asked
+        assert interrupts.pending
 
 
 def test_a_handler_for_good_says_what_was_before():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.cli.main import main
 from headrace.observe.live.profile import Latencies, Profile, summarize_latencies
-from headrace.observe.live.record import _write_somewhere
+from headrace.observe.live.record import _write_or_rescue
 from headrace.observe.live.samples import Samples
 from headrace.observe.settings import check_settings
 
@@ -194,6 +194,6 @@ def test_what_was_sampled_is_kept_where_the_folder_fails(tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "out").write_text("")
     empty = pl.DataFrame({"t_unix": [1.0, 2.0], "questions": [1.0, 2.0]})
-    place = _write_somewhere(tmp_path / "out", {"caveats": []}, Samples(empty, pl.DataFrame(), pl.DataFrame()))
+    place = _write_or_rescue(tmp_path / "out", {"caveats": []}, Samples(empty, pl.DataFrame(), pl.DataFrame()))
     assert place.parent == tmp_path / "elsewhere" and sorted(os.listdir(place)) == ["RUN.toml", "status.csv"]
     assert "cannot be written" in (place / "RUN.toml").read_text()

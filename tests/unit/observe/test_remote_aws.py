@@ -99,7 +99,7 @@ def metric_data(figures: dict[str, float], metrics: list[str], minutes: int = MI
     return {"MetricDataResults": results}
 
 
-RDS_METRICS = [*aws.RDS.needed, "BurstBalance", "DiskQueueDepth", "ReadLatency", "WriteLatency", *aws.RDS_BESIDE]
+RDS_METRICS = [*aws.RDS.needed, "BurstBalance", "DiskQueueDepth", "ReadLatency", "WriteLatency", *aws.RDS_HOST_METRICS]
 RDS_FIGURES = {
     "ReadIOPS": 400.0, "WriteIOPS": 200.0, "ReadThroughput": 400 * 16_384.0, "WriteThroughput": 200 * 16_384.0,
     "ReadLatency": 0.0007, "WriteLatency": 0.0012, "DiskQueueDepth": 0.5, "CPUUtilization": 25.0,

@@ -112,7 +112,9 @@ def test_a_bill_has_its_server_first_and_one_colour_for_a_kind():
     ]
     other = [item("db.m5.large", 90.0, "instance", "h"), item("aurora I/O requests", 7.0)]
     [rows] = [
-        rows for rows in cost.bills([("a", items), ("b", other)]).to_dict()["datasets"].values() if "kind" in rows[0]
+        rows
+        for rows in cost.draw_bill_chart([("a", items), ("b", other)]).to_dict()["datasets"].values()
+        if "kind" in rows[0]
     ]
     kinds = [row["kind"] for row in sorted(rows, key=lambda row: row["place"]) if row["choice"] == "a"]
     assert kinds == ["server", "storage", "IOPS and MiB/s", "snapshots"]

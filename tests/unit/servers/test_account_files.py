@@ -129,7 +129,7 @@ def test_the_load_of_mysqlslap_goes_to_its_server(home, tmp_path):
         )
     except CouldNotRun as lack:
         pytest.skip(f"{lack}")
-    output = print_defaults(list(command.words), home, dict(command.environment))
+    output = print_defaults(list(command.arguments), home, dict(command.environment))
     assert "--host=replica.example" in output and not FOREIGN.search(output.replace(str(tmp_path), "")), output
     assert command.environment == TOOL_ENVIRONMENT
 

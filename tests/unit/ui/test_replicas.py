@@ -110,7 +110,7 @@ def test_what_is_wrong_comes_first_and_an_unknown_guarantee_says_why(monkeypatch
 
 def test_a_source_elsewhere_is_an_address():
     [row] = member_words.list_rows(member("r1", 3307, channel(4000, source_host="db.example")))
-    assert member_words.follows_of(row, MEMBERS) == "db.example:4000"
+    assert member_words.find_source_name(row, MEMBERS) == "db.example:4000"
     assert member_words.list_cells(MEMBERS)[1][1] == "db" and member_words.list_cells(MEMBERS)[3][2] == "stopped"
 
 

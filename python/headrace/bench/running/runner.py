@@ -130,7 +130,7 @@ def run(
             measurement = _Run(benchmark, target, load, document, folder, Path(private))
             measurement.measure(tell, on_second, signals)
             record = measurement.keep(run_store, run_id)
-            if signals.asked:
+            if signals.pending:
                 raise InterruptedRun(record)
             return record
     except BaseException:

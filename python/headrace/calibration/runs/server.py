@@ -10,7 +10,7 @@ import statistics
 from headrace.calibration.runs.description import Files
 from headrace.observe.recording import Recording
 from headrace.observe.run_files.status import COMMITS, READS, WRITES, Status
-from headrace.observe.run_files.sysbench import Rows, say_gaps
+from headrace.observe.run_files.sysbench import Rows, add_gap_finding
 from headrace.observe.series import DOC, RunFinding
 from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_POINT_S
 
@@ -52,7 +52,7 @@ def build_rows(recording: Recording, status: Status, files: Files) -> Rows:
     if not any(rows.tps):
         hint = "The server did nothing: record it under its load."
         raise recording.make_error("", f"no {' or '.join(counters)}", "grows in the whole file", hint, DOC)
-    say_gaps(recording, rows)
+    add_gap_finding(recording, rows)
     return rows
 
 

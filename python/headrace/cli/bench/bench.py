@@ -538,8 +538,8 @@ def compare(
     ]
 
     def list_parts() -> tuple[object, ...]:
-        differences = view.Table(benchmarks.COMPARE_COLUMNS, benchmarks.compare_rows(comparison))
-        return (*names, "", *benchmarks.compare_words(comparison), "", differences)
+        differences = view.Table(benchmarks.COMPARE_COLUMNS, benchmarks.list_difference_rows(comparison))
+        return (*names, "", *benchmarks.list_difference_sentences(comparison), "", differences)
 
     print_answer(answer, output, rows, tuple(bench.Difference.__dataclass_fields__), list_parts)
     say_each("note", comparison.notes)

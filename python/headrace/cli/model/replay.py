@@ -30,5 +30,5 @@ def replay(
     if output == "json":
         print_json(comparison.to_dict())
     else:
-        show(*simulation.replay_in_words(comparison.to_dict()))
+        show(*simulation.describe_replay(comparison.to_dict()))
     exit_if(not comparison.agrees)

@@ -176,5 +176,5 @@ def _score(
         return
     show(
         "Shares of earlier forecasts whose 80 % interval held:",
-        make_table(operate_forecast.SCORE_COLUMNS, operate_forecast.score_rows(scores)),
+        make_table(operate_forecast.SCORE_COLUMNS, operate_forecast.list_score_rows(scores)),
     )

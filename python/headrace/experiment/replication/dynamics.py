@@ -58,7 +58,7 @@ class PacedOltp(SysbenchOltp):
 
     def build_command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         command = super().build_command(target, load, folder)
-        return replace(command, words=(*command.words[:-1], f"--rate={self.rate}", command.words[-1]))
+        return replace(command, arguments=(*command.arguments[:-1], f"--rate={self.rate}", command.arguments[-1]))
 
 
 @dataclass(frozen=True)

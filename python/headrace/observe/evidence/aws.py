@@ -1,5 +1,5 @@
-"""Evidence of EBS volumes from AWS: describe-volumes for what they are, CloudWatch for what they
-did, a point for each period. Needs boto3 (the extra `aws`); works against the lab's endpoint alike.
+"""Evidence of EBS volumes from AWS: their descriptions from describe-volumes, and a tick for each
+period of CloudWatch. Needs boto3 (the extra `aws`); works against the lab's endpoint alike.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ CHECKS = {
 def fetch_aws_evidence(
     volumes: Sequence[str], span: TimeSpan, clients: Clients | None = None, as_of: str | None = None
 ) -> Evidence:
-    """Returns what these volumes (vol-...) did in that time. `clients`: makes a client of a service
-    by its name. Raises InputError, CouldNotRun."""
+    """Returns the evidence of these volumes (vol-...) in that time. `clients`: makes a client of a
+    service by its name. Raises InputError, CouldNotRun."""
     metrics = (_choose_shares(OF_VOLUME), _choose_shares(OF_INSTANCE))
     fetched = fetch_volumes(volumes, span, clients or open_client, *metrics)
     facts = tuple(_make_seen_volume(name, fetched.described[name], fetched.types, as_of) for name in volumes)
@@ -55,8 +55,8 @@ def fetch_aws_evidence(
     missing = (
         "the server: CloudWatch has no metrics of MySQL",
         "latency percentiles: CloudWatch has means of a minute",
+        "time over each limit: CloudWatch says yes or no for a minute, blind below about half of it",
     )
-    missing += ("time over each limit: CloudWatch says yes or no for a minute, blind below about half of it",)
     source = SourceFacts(
         "aws:" + ",".join(volumes),
         "cloudwatch",
@@ -71,14 +71,14 @@ def fetch_aws_evidence(
 
 
 def _choose_shares(metrics: Sequence[str]) -> dict[str, str]:
-    """Returns the statistics of these metrics, with the average of the checks: 1 or 0 of a minute,
-    and of longer periods the share of the minutes that were over the limit."""
+    """Returns the statistic to fetch of each metric: the average for the checks (CHECKS), 1 or 0 of
+    a minute, and of longer periods the share of the minutes that were over the limit."""
     return choose_statistics(metrics) | {metric: "Average" for metric in metrics if metric in CHECKS}
 
 
 def make_minute_row(values: Mapping[str, float], limits: HoldingLimits | None, seconds: float = float(MINUTE_S)) -> Row:
-    """Returns the metrics of a period as figures of a volume. A check is the share of the minutes
-    over the limit; its point of a minute, 1 or 0, says "more than about half of the minute"."""
+    """Returns the row of a volume from its metrics in a period of `seconds`. A check becomes the
+    share of the minutes over the limit; a point of one minute is 1 if about half of it was."""
     reads, writes = values.get("VolumeReadOps"), values.get("VolumeWriteOps")
     read_iops, write_iops = ((0.0 if count is None else count) / seconds for count in (reads, writes))
     read_mib_s, write_mib_s = (values.get(f"Volume{way}Bytes", 0.0) / MIB / seconds for way in ("Read", "Write"))
@@ -107,7 +107,7 @@ def make_minute_row(values: Mapping[str, float], limits: HoldingLimits | None, s
 
 
 def _make_seen_volume(name: str, described: AwsVolume, types: Mapping[str, str], as_of: str | None) -> SeenVolume:
-    """Returns what is known of one volume of AWS; its limits are None where they cannot be told.
+    """Returns the facts of one volume of AWS; its limits are None where the catalog has none.
     `types`: the instance type by instance id."""
     instance = types.get(described.instance or "")
     try:

@@ -34,39 +34,39 @@ MOST_A_COMMIT = 40.0
 MYSQL_MAX_AGE_SHARE = 7 / 8
 
 
-# A second of its own for each reading, and half of one for the question's way.
+# Uptime counts whole seconds, at both readings; half a second more is the way of the queries.
 UPTIME_SLACK_S = 2.5
 
 
-def explain_new_server(before: Mapping[str, float], now: Mapping[str, float], took_s: float) -> str:
-    """Returns in words why two readings are not of one server that runs on: its uptime went back,
-    or ahead by more than the time between them; "" where they are."""
-    if "uptime" not in before or "uptime" not in now:
+def explain_new_server(before: Mapping[str, float], after: Mapping[str, float], took_s: float) -> str:
+    """Returns in words why two readings of counters, `took_s` seconds apart, cannot be subtracted:
+    the uptime fell, or rose by more than that time; "" where they can."""
+    if "uptime" not in before or "uptime" not in after:
         return ""
-    gone = now["uptime"] - before["uptime"]
-    if gone + 1.5 < 0:
+    rise_s = after["uptime"] - before["uptime"]
+    if rise_s + 1.5 < 0:
         return "the server was started again while it was watched: its counters began over"
-    if gone > took_s + UPTIME_SLACK_S:
+    if rise_s > took_s + UPTIME_SLACK_S:
         return "another server answered, or its clock was set: a proxy may have changed the server behind it"
     return ""
 
 
 def make_status_row(
     before: Mapping[str, float],
-    now: Mapping[str, float],
+    after: Mapping[str, float],
     took_s: float,
     variables: Mapping[str, str],
     idle_threads: int,
     note: Callable[[str], None] = lambda text: None,
     own: Collection[str] = (),
 ) -> Row:
-    """Returns what a server did between two readings of its counters, `took_s` apart.
-    `idle_threads`: of Threads_running, those that do no client's work. `note` is called with
-    counters that went back. `own`: counters that the reading itself raised by one."""
-    rate = CounterRates(before, now, took_s, own)
+    """Returns the figures of SERVER_COLUMNS between two readings of a server's counters, `took_s`
+    seconds apart. `idle_threads`: of Threads_running, those that do no client's work. `note` is
+    called with a sentence where a counter fell. `own`: counters that each reading raises by one."""
+    rate = CounterRates(before, after, took_s, own)
     questions = rate("questions")
-    pool = now.get("innodb_buffer_pool_pages_total")
-    running, connected = now.get("threads_running"), now.get("threads_connected")
+    pool = after.get("innodb_buffer_pool_pages_total")
+    running, connected = after.get("threads_running"), after.get("threads_connected")
     row: Row = {
         "tps": _compute_transaction_rate(rate, questions),
         "questions_per_s": questions,
@@ -85,26 +85,27 @@ def make_status_row(
         "binlog_bytes_per_s": rate("binlog_bytes_written"),
         "logged_per_s": rate.total(LOGGED),
         "writing_per_s": _bound_writing_rate(rate, questions),
-        "dirty_share": _compute_share(now.get("innodb_buffer_pool_pages_dirty"), pool),
-        "free_share": _compute_share(now.get("innodb_buffer_pool_pages_free"), pool),
+        "dirty_share": _compute_share(after.get("innodb_buffer_pool_pages_dirty"), pool),
+        "free_share": _compute_share(after.get("innodb_buffer_pool_pages_free"), pool),
         "threads_running": None if running is None else max(0.0, running - idle_threads),
         "threads_connected": None if connected is None else max(0.0, connected - 1.0),
         "lock_waiters": scale_value(rate("innodb_row_lock_time"), 1e-3),  # ms a second
-        "lock_waiting": now.get("innodb_row_lock_current_waits"),
-        "pending_reads": now.get("innodb_data_pending_reads"),
-        "pending_writes": now.get("innodb_data_pending_writes"),
-        "pending_fsyncs": now.get("innodb_data_pending_fsyncs"),
-        "uptime_s": now.get("uptime"),
+        "lock_waiting": after.get("innodb_row_lock_current_waits"),
+        "pending_reads": after.get("innodb_data_pending_reads"),
+        "pending_writes": after.get("innodb_data_pending_writes"),
+        "pending_fsyncs": after.get("innodb_data_pending_fsyncs"),
+        "uptime_s": after.get("uptime"),
     }
     row |= {column: scale_value(rate(event), 1 / PICOSECONDS) for event, column in WAITS.items()}
     if rate.went_back:
         note(f"a counter went back ({rate.went_back[0]}): FLUSH STATUS or a restart; that second is left out")
-    return row | _make_checkpoint_row(now, variables)
+    return row | _make_checkpoint_row(after, variables)
 
 
 def _compute_transaction_rate(rate: CounterRates, questions: float | None) -> float | None:
-    """Returns transactions a second: those that performance_schema counted, else commits, else
-    statements. It hardly counts those that are prepared (XA), which are commits."""
+    """Returns transactions a second: those that performance_schema counted, or commits if these are
+    more (it misses most XA transactions); without its count commits, or statements if hardly any
+    transaction ends with COMMIT."""
     commits = rate.total(COMMITS)
     if counted := rate(TRANSACTIONS):
         return max(counted, commits or 0.0)
@@ -124,21 +125,21 @@ def _bound_writing_rate(rate: CounterRates, questions: float | None) -> float | 
 
 
 def _has_explicit_commits(commits: float | None, questions: float | None) -> bool:
-    """Returns True when transactions are ended by COMMIT, and not statement by statement; both
-    rates are a second, None where not read."""
+    """Returns whether transactions end with COMMIT, and not with each statement. Both rates are a
+    second, None where not read."""
     return commits is not None and commits > 0 and commits >= LEAST_COMMITS * (questions or 0.0)
 
 
-def _make_checkpoint_row(now: Mapping[str, float], variables: Mapping[str, str]) -> Row:
+def _make_checkpoint_row(counters: Mapping[str, float], variables: Mapping[str, str]) -> Row:
     """Returns the age of InnoDB's checkpoint in bytes, and its share (0 to 1) of the most that the
     redo log allows; None where it is not known."""
-    age = now.get("innodb_checkpoint_age")
+    age = counters.get("innodb_checkpoint_age")
     for newest, oldest in CHECKPOINT_ENDS:
-        if age is None and newest in now and oldest in now:
-            age = now[newest] - now[oldest]
-    most = now.get("innodb_checkpoint_max_age")
+        if age is None and newest in counters and oldest in counters:
+            age = counters[newest] - counters[oldest]
+    most = counters.get("innodb_checkpoint_max_age")
     if not most:
-        capacity = now.get("innodb_redo_log_capacity_resized") or parse_number(
+        capacity = counters.get("innodb_redo_log_capacity_resized") or parse_number(
             variables.get("innodb_redo_log_capacity")
         )
         files = parse_number(variables.get("innodb_log_files_in_group")) or 1.0
@@ -148,32 +149,32 @@ def _make_checkpoint_row(now: Mapping[str, float], variables: Mapping[str, str])
 
 
 class CounterRates:
-    """Differences of counters over the time between two readings, less one
-    of those in `own`; None where one is missing or went back."""
+    """Rates of counters between two readings, less the one that each reading itself adds to those
+    in `own`."""
 
     def __init__(
         self,
         before: Mapping[str, float],
-        now: Mapping[str, float],
+        after: Mapping[str, float],
         took_s: float,
         own: Collection[str] = (),
     ) -> None:
-        self._before, self._now, self._took_s, self._own = before, now, took_s, own
+        self._before, self._after, self._took_s, self._own = before, after, took_s, own
         self.went_back: list[str] = []
 
     def __call__(self, name: str) -> float | None:
         """Returns how much a counter grew a second, in its own unit; None where a reading lacks it
         or it went back, which is then listed in `went_back`."""
-        if name not in self._before or name not in self._now:
+        if name not in self._before or name not in self._after:
             return None
-        change = self._now[name] - self._before[name]
+        change = self._after[name] - self._before[name]
         if change < 0:
             self.went_back.append(name)
             return None
         return max(0.0, change - (name in self._own)) / self._took_s
 
     def total(self, names: tuple[str, ...]) -> float | None:
-        """Returns the sum of the counters' rates that are there."""
+        """Returns the sum of the rates that these counters have; None where no one has."""
         values = [value for name in names if (value := self(name)) is not None]
         return sum(values) if values else None
 

@@ -1,5 +1,5 @@
-"""Evidence as a file: a line of JSON with the facts, then a line a tick. The doctor's evidence can
-so be judged again elsewhere, with the same answer."""
+"""Evidence as a file: a line of JSON with the facts, then a line for each tick. The doctor judges
+it again elsewhere, with the same answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_SPAN_S = 460 * DAY_S  # CloudWatch keeps its points for 455 days
 
 
 class Header(msgspec.Struct):
-    """The first line."""
+    """The first line of the file."""
 
     schema: str
     facts: SourceFacts
@@ -43,17 +43,17 @@ class Header(msgspec.Struct):
 
 
 def looks_like_evidence(content: bytes) -> bool:
-    """Returns True when these are the first bytes of such a file."""
+    """Returns True when these are the first bytes of a file of evidence."""
     return content.lstrip()[:60].startswith(b'{"schema":"headrace-evidence')
 
 
 def is_evidence_file(path: Path) -> bool:
-    """Returns True when a file's first bytes say so, packed or not; a damaged archive may be
-    one."""
+    """Returns True when a file begins as a file of evidence does, compressed or not, and for a gzip
+    file whose beginning cannot be read."""
     with path.open("rb") as file:
-        packed = file.read(len(GZIP)) == GZIP
+        is_gzip = file.read(len(GZIP)) == GZIP
         file.seek(0)
-        if not packed:
+        if not is_gzip:
             return looks_like_evidence(file.read(HEAD_BYTES))
         try:
             with gzip.open(file) as unpacked:
@@ -63,14 +63,15 @@ def is_evidence_file(path: Path) -> bool:
 
 
 def check_name(path: Path | None) -> None:
-    """Refuses a name whose ending does not say how it is written. Raises InputError."""
+    """Raises InputError for a file name whose ending is not one of ENDINGS; None is accepted."""
     if path is not None and not path.name.lower().endswith(ENDINGS):
         rule = f"a recording is written as {' or '.join(ENDINGS)}"
         raise InputError(str(path), rule, "the ending of the name decides", "For example seen.jsonl.gz.")
 
 
 def save(evidence: Evidence, path: Path) -> None:
-    """Writes it, whole or not at all; packed where the name ends with .gz. Raises CouldNotRun."""
+    """Writes evidence to a file at once, compressed if its name ends with .gz. Raises
+    CouldNotRun."""
     encoder = msgspec.json.Encoder()
     lines = [encoder.encode(Header(SCHEMA, _without_words(evidence.facts), evidence.notes))]
     lines += [encoder.encode(tick.to_document()) for tick in evidence.list_ticks()]
@@ -79,8 +80,8 @@ def save(evidence: Evidence, path: Path) -> None:
 
 
 def _without_words(facts: SourceFacts) -> SourceFacts:
-    """Returns facts with the numbers alone of replication errors: their words name tables and
-    rows."""
+    """Returns facts in which replication errors are their numbers alone: their messages name tables
+    and rows."""
     if facts.server is None:
         return facts
     channels = tuple(replace(channel, error=channel.error.partition(":")[0]) for channel in facts.server.channels)
@@ -88,8 +89,8 @@ def _without_words(facts: SourceFacts) -> SourceFacts:
 
 
 def load(path: Path) -> Evidence:
-    """Reads what `save` wrote. A last line that was cut off is left out, with a note. Raises
-    InputError, CouldNotRun."""
+    """Returns the evidence in a file that `save` wrote. A last line that was cut off is left out,
+    with a note. Raises InputError, CouldNotRun."""
     content = read_bytes(path, MAX_BYTES)
     if content[:2] == GZIP:
         content = _unpack(path, content)
@@ -168,7 +169,7 @@ def _check_order(where: str, tick: Tick, first: Tick, before: Tick) -> None:
 
 
 def _unpack(path: Path, content: bytes) -> bytes:
-    """Unpacks a file. Raises InputError for a file that is cut off or too large."""
+    """Returns the content of a gzip file. Raises InputError if it is cut off or too large."""
     unpacker = zlib.decompressobj(wbits=31)  # 31: gzip (zlib manual, inflateInit2)
     try:
         text = unpacker.decompress(content, MAX_BYTES)

@@ -1,4 +1,4 @@
-"""Evidence in files: a captured folder, and a recording of iostat, sar, vmstat or CloudWatch."""
+"""Reads evidence from the folder of a capture, and from the recording of a tool or service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.observe.clock import parse_iso
 from headrace.observe.evidence.counters import explain_new_server, make_status_row
 from headrace.observe.evidence.limits import HoldingLimits, get_holding_limits
 from headrace.observe.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, collect_evidence
-from headrace.observe.evidence.recorded_beside import make_beside
+from headrace.observe.evidence.recorded_beside import ARRAYS, collect_members_and_host
 from headrace.observe.evidence.volumes import make_device_row
 from headrace.observe.formats import ImportOptions, LoadedRecording
 from headrace.observe.live import host
@@ -30,8 +30,7 @@ KIB_IN_MIB = 1024.0
 # A sample that comes later than this many intervals after the one before is behind a gap.
 GAP_INTERVALS = 3.0
 # Devices of a recording that are looked at besides the one that is judged, and per cent of the time
-# in use, on the mean, from which one is worth a word where requests wait in line. Ours.
-ARRAYS = ("md", "dm-")  # devices that are made of others (Linux, devices.txt)
+# in use, on the mean, from which a device is noted where requests wait in line. Ours.
 MOST_OTHERS, BUSY_PERCENT = 12, 90.0
 # Threads_running in a capture, or as mysqld_exporter counts them, has the reader's own thread.
 READER_THREADS = 1
@@ -41,23 +40,23 @@ def build_recording_evidence(
     loaded: LoadedRecording, options: ImportOptions, storage: str | None, instance: str | None, as_of: str | None
 ) -> Evidence:
     """Returns the evidence in a recording of one device, with its demand. If `options` name no
-    device it is the one that clearly does most, or one that waits where that one does not. Raises
+    device, it is that with the most I/Os, or one that waits where that one does not. Raises
     InputError."""
     workload = loaded.build_workload(options)
-    workload, beside = (workload, []) if options.device is not None else _choose_device(loaded, options, workload)
+    workload, choice_notes = (workload, []) if options.device is not None else _choose_device(loaded, options, workload)
     limits = None if storage is None else get_holding_limits(storage, instance, as_of)
     source = workload.source
-    begin = _begin(workload)
+    begin = _find_begin(workload)
     name = str(source.get("device") or workload.name)
-    beside_it = make_beside(loaded, options, workload, (storage, instance, as_of), _make_point_row)
+    rest = collect_members_and_host(loaded, options, workload, (storage, instance, as_of), _make_point_row)
     notes: list[str] = []
     server = _make_server_rows(loaded, workload, notes)
     ticks = []
     for number, row in enumerate(workload.points.iter_rows(named=True)):
-        volumes = {facts.name: rows[number] for facts, rows in beside_it.members if number in rows}
-        volumes = {name: _make_point_row(row, limits), **volumes}
-        beside_ticks = {"server": server.get(number, {}), "host": beside_it.host.get(number, {})}
-        ticks.append(Tick(begin + row["t_s"], row["duration_s"], volumes, **beside_ticks))
+        volumes = {name: _make_point_row(row, limits)}
+        volumes |= {facts.name: rows[number] for facts, rows in rest.members if number in rows}
+        figures = (volumes, server.get(number, {}), rest.host.get(number, {}))
+        ticks.append(Tick(begin + row["t_s"], row["duration_s"], *figures))
     tool = str(source.get("tool", "recording"))
     grain = float(max(row["duration_s"] for row in workload.points.iter_rows(named=True)))
     clock = workload.clock_zone if source.get("clock_start") else "none: seconds from the start"
@@ -68,62 +67,62 @@ def build_recording_evidence(
         tool,
         grain,
         clock,
-        (SeenVolume(name, storage, None, limits), *[facts for facts, _ in beside_it.members]),
+        (SeenVolume(name, storage, None, limits), *[facts for facts, _ in rest.members]),
         SeenServer("mysqld_exporter") if server else None,
-        beside_it.vcpus,
+        rest.vcpus,
         instance,
         as_of,
         False,
         missing,
     )
-    noted = [*beside, *notes, *_note_rds_storage(tool, storage, loaded), *workload.list_notes()]
-    return replace(collect_evidence(facts, ticks, noted), demand=workload)
+    notes = [*choice_notes, *notes, *_note_rds_storage(tool, storage, loaded), *workload.list_notes()]
+    return replace(collect_evidence(facts, ticks, notes), demand=workload)
 
 
 def _make_server_rows(loaded: LoadedRecording, workload: OpenWorkload, notes: list[str]) -> dict[int, Row]:
-    """Returns what the server on a recorded host did, by the number of the point; empty where the
-    recording has no counters of it."""
+    """Returns the rows of the server on a recorded host, by the number of the point; empty where
+    the recording has no counters of it. Appends to `notes` where counters began over."""
     samples, first = loaded.readings.server, loaded.readings.reports[0].stamp
     interval_s = float(workload.source.get("period_s") or 0.0)
-    begin = _begin(workload)
+    begin = _find_begin(workload)
     if len(samples) < 2 or first is None or interval_s <= 0:
         return {}
     begin += first.epoch_s % 1.0  # clock_start has whole seconds
     rows = {}
-    for before, now in zip(samples, samples[1:], strict=False):
-        took = now.t_unix - before.t_unix
+    for before, after in zip(samples, samples[1:], strict=False):
+        took = after.t_unix - before.t_unix
         if took > GAP_INTERVALS * interval_s:
             continue
-        if changed := explain_new_server(before.values, now.values, took):
-            notes.append(changed)
+        if reason := explain_new_server(before.values, after.values, took):
+            notes.append(reason)
             continue
         number = round((before.t_unix - begin) / interval_s)
-        rows[number] = make_status_row(before.values, now.values, took, {}, READER_THREADS, notes.append)
+        rows[number] = make_status_row(before.values, after.values, took, {}, READER_THREADS, notes.append)
     return rows
 
 
 def _choose_device(
     loaded: LoadedRecording, options: ImportOptions, busiest: OpenWorkload
 ) -> tuple[OpenWorkload, list[str]]:
-    """Returns the device to judge where none was named, and notes on the others: the one that does
-    most, unless another waits and it does not. One that does little may be the one that is slow."""
+    """Returns the demand of the device to judge where none was named, and notes on the others. It
+    is the `busiest`, unless that does not wait and another does: a slow device may do few I/Os."""
     first = str(busiest.source.get("device"))
     if first.startswith(ARRAYS):
         return busiest, []  # the others may be its members, which have limits of their own
-    each = loaded.build_workloads(MOST_OTHERS, options)
-    names = [name for name in each if name != first]
-    slow = {name: demand for name in names if (demand := each[name]) is not None and _waits(demand)}
-    taken, notes = busiest, []
+    demands = loaded.build_workloads(MOST_OTHERS, options)
+    names = [name for name in demands if name != first]
+    slow = {name: demand for name in names if (demand := demands[name]) is not None and _waits(demand)}
+    chosen, notes = busiest, []
     if slow and not _waits(busiest):
-        name, taken = next(iter(slow.items()))
+        name, chosen = next(iter(slow.items()))
         notes.append(f"{name} was judged: it was at a limit or always busy, unlike {first}, which did most of the I/O")
-    judged = taken.source.get("device")
+    judged = chosen.source.get("device")
     others = [name for name in slow if name != judged]
     notes += [f"{name} was at a limit or always busy too, and was not judged: add --device {name}" for name in others]
     unjudged = [name for name in (first, *names) if name != judged and name not in slow]
     if unjudged:
         notes.append(f"not judged: {', '.join(unjudged[:MOST_OTHERS])} (--device NAME judges one of them)")
-    return taken, notes
+    return chosen, notes
 
 
 def _waits(workload: OpenWorkload) -> bool:
@@ -154,9 +153,9 @@ def _note_rds_storage(tool: str, storage: str | None, loaded: LoadedRecording) -
     ]
 
 
-def _begin(workload: OpenWorkload) -> float:
-    """Returns the begin in seconds since 1970, in the zone of its clock; by the clock as it was
-    printed where no zone is stated, and 0 where only a time of day is known, or nothing."""
+def _find_begin(workload: OpenWorkload) -> float:
+    """Returns the begin of a recording in seconds since 1970; as if its times were of UTC where it
+    states no zone, and 0 where it has no date."""
     start = workload.source.get("clock_start")
     # "UTC" or "UTC+01:00": what follows is the offset as ISO 8601 has it.
     offset = "" if workload.clock_zone == LOCAL_ZONE else workload.clock_zone.removeprefix("UTC")
@@ -170,15 +169,10 @@ def _make_point_row(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row
     reads, writes = row["reads_per_s"], row["writes_per_s"]
     read_mib_s, write_mib_s = reads * row["read_kib"] / KIB_IN_MIB, writes * row["write_kib"] / KIB_IN_MIB
     charged = limits.compute_charged_rates(reads, writes, read_mib_s, write_mib_s)[0] if limits else reads + writes
-    both, queue = row.get("await_ms"), row.get("queue")
-    if (
-        both is None
-        and row.get("read_await_ms") is None
-        and row.get("write_await_ms") is None
-        and queue
-        and reads + writes
-    ):
-        both = queue / (reads + writes) * 1_000.0  # Little's law
+    await_ms, read_ms, write_ms = (row.get(name) for name in ("await_ms", "read_await_ms", "write_await_ms"))
+    queue = row.get("queue")
+    if await_ms is None and read_ms is None and write_ms is None and queue and reads + writes:
+        await_ms = queue / (reads + writes) * 1_000.0  # Little's law
     util = row.get("util_percent")
     return {
         "read_iops": reads,
@@ -188,8 +182,8 @@ def _make_point_row(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row
         "write_mib_s": write_mib_s,
         "queue": queue,
         "idle_share": None if util is None else max(0.0, 1.0 - util / 100.0),  # iostat shows 100.1 % too
-        "read_ms": row.get("read_await_ms", both) if row.get("read_await_ms") is not None else both,
-        "write_ms": row.get("write_await_ms") if row.get("write_await_ms") is not None else both,
+        "read_ms": await_ms if read_ms is None else read_ms,
+        "write_ms": await_ms if write_ms is None else write_ms,
         "balance_percent": row.get("balance_percent"),
     }
 
@@ -198,7 +192,8 @@ def _make_point_row(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row
 
 
 def read_capture_evidence(folder: Path, storage: str | None, instance: str | None, as_of: str | None) -> Evidence:
-    """Reads what `headrace workload capture` wrote. Raises InputError, CouldNotRun."""
+    """Returns the evidence in a folder that `headrace workload capture` wrote; arguments that are
+    None come from its RUN.toml. Raises InputError, CouldNotRun."""
     try:
         description = tomllib.loads(read_bytes(folder / DESCRIPTION, MAX_TOML_BYTES).decode())
     except (ValueError, RecursionError) as error:
@@ -249,7 +244,7 @@ def read_capture_evidence(folder: Path, storage: str | None, instance: str | Non
 
 
 def _get_variables(description: dict) -> dict[str, str]:
-    """Returns global variables as far as a description has them."""
+    """Returns the global variables of the server that a RUN.toml states, by name."""
     settings = description.get("settings", {})
     variables = {}
     if "redo_gib" in settings:
@@ -269,38 +264,37 @@ def _get_variables(description: dict) -> dict[str, str]:
 
 
 def _read_status_ticks(path: Path, variables: Mapping[str, str], findings: list[RunFinding]) -> list[Tick]:
-    """Returns a tick for each two consecutive samples of the server's status; where the server was
-    started anew, a finding says so instead. Raises InputError if times go back."""
+    """Returns a tick for each two consecutive samples of the server's status. A restart of the
+    server adds a finding to `findings` instead. Raises InputError if times go back."""
     notes: list[str] = []
     samples = [(at, values) for at, _, values in _read_samples(path, findings)]
     ticks = []
-    for (before_s, before), (now_s, now) in zip(samples, samples[1:], strict=False):
-        took = now_s - before_s
+    for (before_s, before), (after_s, after) in zip(samples, samples[1:], strict=False):
+        took = after_s - before_s
         if took <= 0:
             rule = f"a sample lies {-took:g} s before the one above it"
             raise InputError(path.name, rule, "docs/reference/capture.md", "The clock was set: cut the file there.")
-        if changed := explain_new_server(before, now, took):
-            notes.append(changed)
+        if reason := explain_new_server(before, after, took):
+            notes.append(reason)
             continue
-        ticks.append(
-            Tick(before_s, took, server=make_status_row(before, now, took, variables, READER_THREADS, notes.append))
-        )
+        row = make_status_row(before, after, took, variables, READER_THREADS, notes.append)
+        ticks.append(Tick(before_s, took, server=row))
     findings += [RunFinding("restart", text) for text in dict.fromkeys(notes)]
     return ticks
 
 
 def _read_disk_ticks(path: Path, limits: HoldingLimits | None, findings: list[RunFinding]) -> list[Tick]:
-    """Returns a tick for each two consecutive samples of a device's counters; a second in which
-    they went back is left out, with a finding."""
+    """Returns a tick for each two consecutive samples of a device's counters. Counters that fell
+    add a finding to `findings` instead."""
     ticks = []
     last: dict[str, tuple[float, dict[str, float]]] = {}
-    for at, device, now in _read_samples(path, findings):
+    for at, device, counters in _read_samples(path, findings):
         before = last.get(device)
-        last[device] = (at, now)
+        last[device] = (at, counters)
         if before is None or at <= before[0]:
             continue
         took = at - before[0]
-        change = host.compute_change(before[1], now)
+        change = host.compute_change(before[1], counters)
         if change is None:
             findings.append(
                 RunFinding("restart", f"counters of {device} went back: attached again; that second is left out")
@@ -333,15 +327,10 @@ def _read_samples(path: Path, findings: list[RunFinding]) -> list[tuple[float, s
 
 
 def _join_ticks(server: list[Tick], disks: list[Tick]) -> list[Tick]:
-    """Returns the ticks of both, by the second they begin in."""
+    """Returns the ticks of server and disks, joined where they begin in the same second."""
     by_second: dict[int, Tick] = {round(tick.t_unix): tick for tick in server}
     for tick in disks:
         key = round(tick.t_unix)
-        tick_of_server = by_second.get(key, Tick(tick.t_unix, tick.duration_s))
-        by_second[key] = Tick(
-            tick_of_server.t_unix,
-            tick_of_server.duration_s,
-            {**tick_of_server.volumes, **tick.volumes},
-            tick_of_server.server,
-        )
+        earlier = by_second.get(key, Tick(tick.t_unix, tick.duration_s))
+        by_second[key] = replace(earlier, volumes={**earlier.volumes, **tick.volumes})
     return [by_second[key] for key in sorted(by_second)]

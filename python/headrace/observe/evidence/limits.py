@@ -12,6 +12,7 @@ from headrace.base import core
 from headrace.base.core import translate_core_errors
 from headrace.base.storage import Storage
 from headrace.base.units import KIB, MIB
+from headrace.observe.run_storage import sum_rates
 
 # A volume cannot give more than its limits. The margin: CloudWatch's sums are whole, and a rested
 # volume has saved a second's worth, so that rates have to be means of LEAST_MEAN_S and more.
@@ -20,8 +21,8 @@ MOST_OVER, LEAST_MEAN_S = 1.05, 60.0
 
 @dataclass(frozen=True)
 class NearestLimit:
-    """The limit that rates come nearest to, or exceed most. `name`: as in base.caps; `rate` and
-    `allowed`: bytes a second (`in_bytes`), or I/Os a second."""
+    """The limit that rates come nearest to, or exceed most. `name`: as in base.caps; `rate`, and
+    `allowed`, the limit itself: bytes a second (`in_bytes`), or I/Os a second."""
 
     name: str
     rate: float
@@ -41,9 +42,9 @@ class NearestLimit:
 
 @dataclass(frozen=True)
 class HoldingLimits:
-    """`iops` and `bytes_s`: what the volume gives without credits; `burst_iops` and
-    `burst_bytes_s`: what it gives with them (equal without credits); `credits`: I/Os (gp2) or bytes
-    (st1, sc1) of a full balance, None without.
+    """The limits of storage, perhaps on an instance. `iops` and `bytes_s`: without credits;
+    `burst_iops` and `burst_bytes_s`: with them (the same where there are none); `credits`: I/Os
+    (gp2) or bytes (st1, sc1) of a full balance, None without.
 
     `instance_*`: the same of the instance, None where none is named: `instance_iops` is the
     baseline, `instance_burst_iops` the most, kept for `instance_burst_s` with a full bucket.
@@ -124,30 +125,20 @@ class HoldingLimits:
 
 @lru_cache(maxsize=1_024)  # a fleet asks for today's of each volume over and over
 def get_holding_limits(storage: str, instance: str | None = None, as_of: str | None = None) -> HoldingLimits:
-    """Returns the limits for this storage on this instance. Raises InputError if it is not sold."""
+    """Returns the limits for this storage on this instance. The answers are cached. Raises
+    InputError if AWS does not sell such storage."""
     parsed = Storage.parse(storage)
     members = parsed.list_limits(as_of, instance)
     cost = core.storage_cost(parsed.text)
     io_burst = [member["io_burst"] for member in members]
     byte_burst = [member["byte_burst"] for member in members]
-    iops = float(sum(member["iops"] for member in members))
-    bytes_s = float(sum(member["throughput_bytes_s"] for member in members))
+    iops, burst_iops, bytes_s, burst_bytes_s = sum_rates(members)
     limits = HoldingLimits(
         parsed.text,
         iops,
-        float(
-            sum(
-                burst["baseline_bytes_s"] if burst else member["throughput_bytes_s"]
-                for member, burst in zip(members, byte_burst, strict=True)
-            )
-        ),
-        float(
-            sum(
-                max(member["iops"], burst["iops"]) if burst else member["iops"]
-                for member, burst in zip(members, io_burst, strict=True)
-            )
-        ),
         bytes_s,
+        burst_iops,
+        burst_bytes_s,
         io_kib=members[0]["io_unit_bytes"] / KIB,
         per_read=cost["ios_per_read"],
         per_write=cost["ios_per_write"],
@@ -164,7 +155,7 @@ def get_holding_limits(storage: str, instance: str | None = None, as_of: str | N
 
 
 def on_instance(limits: HoldingLimits, instance: str, as_of: str | None = None) -> HoldingLimits:
-    """Returns the limits together with an instance's. Raises InputError for an unknown one."""
+    """Returns limits with those of an instance. Raises InputError for an unknown instance."""
     with translate_core_errors():
         host = core.instance(instance, as_of)
 

@@ -1,8 +1,8 @@
 """A live source: volumes, server and host, read together once a second.
 
 One connection and one statement a second to the server; the lab and the host are read locally. A
-tick is written when its second has ended. The server's counters are read a quarter of a second
-later than the rows of volumes end: over a window that is nothing, of a single second it is a blur.
+tick is made when its second has ended. The server's counters are read a quarter of a second after
+the rows of volumes end, which matters for a single second alone.
 """
 
 from __future__ import annotations
@@ -37,30 +37,29 @@ FACTS_EVERY_S = 10.0  # how often volumes are asked whether they are another by 
 
 
 class HostReader:
-    """Processors and pressure of this host."""
+    """Reads how busy the processors of this host are, and what waits for them or for I/O (PSI)."""
 
     def __init__(self) -> None:
         self._before: tuple[float, dict[str, float]] | None = None
 
     def read(self) -> Row:
-        """Returns the figures since the last reading; nothing at the first."""
-        at_s, now = time.monotonic(), host.read_host() | host.read_pressure()
-        before, self._before = self._before, (at_s, now)
-        if before is None or at_s <= before[0]:
+        """Returns the figures of HOST_COLUMNS since the last reading; an empty row at the first."""
+        at_s, after = time.monotonic(), host.read_host() | host.read_pressure()
+        last, self._before = self._before, (at_s, after)
+        if last is None or at_s <= last[0]:
             return {}
-        took, was = at_s - before[0], before[1]
-        row: Row = {name: now[name] for name in ("load1", "memory_available_bytes")}
-        for name in now:
-            if not name.endswith("_s") or name not in was:
-                continue
-            kind = "share" if "_some_" in name or "_full_" in name else "cpus"
-            shown = {"cpu_some_s": "psi_cpu_share", "io_some_s": "psi_io_share", "io_full_s": "psi_io_full_share"}
-            row[shown.get(name, name.replace("_s", f"_{kind}"))] = max(0.0, now[name] - was[name]) / took
+        took, before = at_s - last[0], last[1]
+        row: Row = {name: after[name] for name in ("load1", "memory_available_bytes")}
+        pressure = {"cpu_some_s": "psi_cpu_share", "io_some_s": "psi_io_share", "io_full_s": "psi_io_full_share"}
+        for name in after:
+            if name.endswith("_s") and name in before:
+                column = pressure.get(name, name.replace("_s", "_cpus"))
+                row[column] = max(0.0, after[name] - before[name]) / took
         return row
 
 
 class LiveSource(TickSource):
-    """Reads volumes, server and host, until `close()`."""
+    """Reads volumes, server and host together, each second."""
 
     def __init__(
         self,
@@ -71,8 +70,8 @@ class LiveSource(TickSource):
         instance: str | None = None,
         as_of: str | None = None,
     ) -> None:
-        """Takes readers that are open; None stands for volumes or a server that are not read. Notes
-        it when the clocks of server and machine are too far apart."""
+        """Takes readers that are open; None stands for volumes or a server that are not read. Adds
+        a note when the clocks of server and machine are too far apart."""
         self._volumes, self._server = volumes, server
         self._host = HostReader() if with_host else None
         missing = [*(volumes.missing if volumes else ["volumes: none was named or found"])]
@@ -97,7 +96,7 @@ class LiveSource(TickSource):
             tuple(missing),
             clocks_apart_s=apart,
         )
-        self._asked = time.monotonic()
+        self._refreshed_s = time.monotonic()
 
     @property
     def facts(self) -> SourceFacts:
@@ -111,8 +110,8 @@ class LiveSource(TickSource):
         return tuple(dict.fromkeys(text for part in parts for text in part))
 
     def read_history(self) -> list[Tick]:
-        """Returns what the lab's volumes did in the last hour, minutes and then seconds; nothing
-        where volumes keep none or the lab is not there."""
+        """Returns the ticks of the lab's volumes in the last hour, minutes and then seconds; none
+        for other volumes, or where the lab does not answer."""
         with suppress(HeadraceError):
             seconds = self._read_history(PAST_S, "second")
             begins = seconds[0].t_unix if seconds else time.time()
@@ -128,9 +127,9 @@ class LiveSource(TickSource):
         return self._volumes.read_pages() if self._volumes else {}
 
     def stream_ticks(self, seconds: float | None = None) -> Iterator[Tick]:
-        """Yields a tick for each second, or for several where a reading of the kernel's counters
-        came late, until `seconds` have passed (None: for ever). The first
-        reading only begins the counters."""
+        """Waits for each second and yields its tick, or one for several where a reading of the
+        kernel's counters came late, until `seconds` have passed (None: for ever). The first reading
+        yields none: rates need two."""
         began = time.monotonic()
         self._read()
         while seconds is None or time.monotonic() - began < seconds:
@@ -144,16 +143,19 @@ class LiveSource(TickSource):
         replica: Row = {}
         took = 0.0
         try:
-            server, replica, took = self._server.read() if self._server else ({}, {}, 0.0)
+            if self._server:
+                server, replica, took = self._server.read()
         except HeadraceError as error:
-            self._say(f"the server did not answer: {error.rule}")
+            self._note(f"the server did not answer: {error.rule}")
         machine = self._host.read() if self._host else {}
         by_second: dict[float, dict[str, Row]] = {}
         try:
             by_second = self._volumes.read() if self._volumes else {}
-            self._ask_facts()
+            if time.monotonic() - self._refreshed_s >= FACTS_EVERY_S:
+                self._refreshed_s = time.monotonic()
+                self.refresh()
         except HeadraceError as error:
-            self._say(f"the volumes could not be read: {error.rule}")
+            self._note(f"the volumes could not be read: {error.rule}")
         last = max(by_second, default=float(int(time.time()) - 1))
         if not by_second and not server and not machine:
             return []
@@ -165,17 +167,12 @@ class LiveSource(TickSource):
         )
         return ticks
 
-    def _ask_facts(self) -> None:
-        if time.monotonic() - self._asked >= FACTS_EVERY_S:
-            self._asked = time.monotonic()
-            self.refresh()
-
-    def _say(self, text: str) -> None:
+    def _note(self, text: str) -> None:
         if text not in self._notes:
             self._notes.append(text)
 
     def refresh(self) -> None:
-        """Asks again what the volumes are, and takes over what the server's channels last did."""
+        """Reads the facts of the volumes again, and takes over those of the server."""
         server = self._server.facts if self._server else None
         self._facts = replace(self._facts, volumes=self._volumes.read_facts() if self._volumes else (), server=server)
 
@@ -186,11 +183,12 @@ class LiveSource(TickSource):
 
 
 def collect(source: LiveSource, seconds: float, progress: Callable[[float], object] = lambda share: None) -> Evidence:
-    """Watches for `seconds`. Ctrl-C keeps what there is. Raises CouldNotRun when nothing came."""
+    """Watches a live source for `seconds`, or until Ctrl-C, and returns its evidence. `progress` is
+    called with the share that is done, 0 to 1. Raises CouldNotRun without a tick."""
     ticks: list[Tick] = []
     began = time.monotonic()
     try:
-        # One second more: the first reading only begins the counters.
+        # One second more: the first reading has no tick.
         for tick in source.stream_ticks(seconds + 1.0):
             ticks.append(tick)
             progress(min(1.0, (time.monotonic() - began) / seconds))

@@ -85,11 +85,11 @@ class Tick:
 
 @dataclass(frozen=True)
 class SeenVolume:
-    """The facts of a volume. `storage`: its notation, None where nobody said. `limits`: those that
-    hold. `state`: of what lasts for a while: `optimizing`, `modifying`, `initializing`, `""`.
-    `members_slow`: members of an array that are not well, as the lab or md says it. `role`: `data`
-    or `log`, what the server keeps on it. `id`: that of EBS or the lab, where the name is another.
-    `loading_known`: whether the source tells that blocks still lie in a snapshot
+    """The facts of a volume. `storage`: its notation, None where it is not known. `limits`: those
+    that hold. `state`: `optimizing`, `modifying` or `initializing` while it is, else `""`.
+    `members_slow`: members of an array that have failed or are rebuilt. `role`: `data` or `log`,
+    what the server keeps on it, or `member` of an array. `id`: of EBS or the lab, where `name` is
+    another. `loading_known`: whether the source shows that blocks still lie in a snapshot
     (`initializing`)."""
 
     name: str
@@ -129,8 +129,7 @@ class SeenChannel:
 @dataclass(frozen=True)
 class SeenServer:
     """The facts of the server: `variables` are its global ones, by name. `waits_timed`: whether
-    performance_schema times file waits. `replica`: whether it follows a source, `channels` by
-    which."""
+    performance_schema times file waits. `replica`: whether it follows a source, over `channels`."""
 
     label: str
     version: str = ""
@@ -176,9 +175,9 @@ class VolumeEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All of it. `demand`: of a recording of a device alone, the same as a demand. `server`,
-    `host`, `replica`: a row a tick with `t_unix`, `duration_s` and what is known of their columns;
-    a frame without rows where nothing is."""
+    """Evidence of a stretch of time. `server`, `host`, `replica`: a row for each tick that has
+    figures, with `t_unix`, `duration_s` and the columns that are known; without rows where nothing
+    is. `demand`: of a recording of one device, its figures as a workload."""
 
     facts: SourceFacts
     volumes: tuple[VolumeEvidence, ...]
@@ -209,8 +208,8 @@ class Evidence:
         return min((float(frame["t_unix"][0]) for frame in frames if frame.height), default=None)
 
     def select_span(self, from_unix: float, to_unix: float) -> Evidence:
-        """Returns the evidence of the ticks that begin in this stretch; both ends are seconds since
-        1970, the second is outside."""
+        """Returns the evidence of the ticks that begin at `from_unix` or later and before
+        `to_unix`, in seconds since 1970."""
 
         def select_rows(frame: pl.DataFrame) -> pl.DataFrame:
             if not frame.height:
@@ -218,11 +217,7 @@ class Evidence:
             return frame.filter((pl.col("t_unix") >= from_unix) & (pl.col("t_unix") < to_unix))
 
         volumes = tuple(replace(volume, rows=select_rows(volume.rows)) for volume in self.volumes)
-        parts = {
-            "server": select_rows(self.server),
-            "host": select_rows(self.host),
-            "replica": select_rows(self.replica),
-        }
+        parts = {name: select_rows(getattr(self, name)) for name in ("server", "host", "replica")}
         return replace(self, volumes=volumes, **parts)
 
     def list_ticks(self) -> list[Tick]:
@@ -248,7 +243,7 @@ class Evidence:
 
 
 def collect_evidence(facts: SourceFacts, ticks: Iterable[Tick], notes: Iterable[str] = ()) -> Evidence:
-    """Puts ticks in order as evidence. The first of a moment stays, late ones are moved."""
+    """Returns the evidence of ticks, sorted by time; the first of several with one begin counts."""
     ordered: dict[float, Tick] = {}
     for tick in ticks:
         ordered.setdefault(tick.t_unix, tick)
@@ -268,8 +263,8 @@ def collect_evidence(facts: SourceFacts, ticks: Iterable[Tick], notes: Iterable[
 
 
 def _build_frame(ticks: list[Tick], rows: list[Row | None]) -> pl.DataFrame:
-    """Returns the rows that are there, with begin (seconds since 1970) and length (s) of their
-    ticks; columns nobody has are left out."""
+    """Returns a frame of the rows that are not None, with begin (seconds since 1970) and length (s)
+    of their ticks. A column without a figure in any row is left out."""
     pairs = [(tick, row) for tick, row in zip(ticks, rows, strict=True) if row is not None]
     names = list(dict.fromkeys(name for _, row in pairs for name, value in row.items() if value is not None))
     columns: dict[str, list[float | None]] = {

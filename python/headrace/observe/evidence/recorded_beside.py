@@ -1,5 +1,5 @@
-"""Reads the rest of a recording besides the device that is judged: each member of an array, and the
-host's processors."""
+"""Reads from a recording what the doctor needs besides the device that it judges: each member of an
+array, and the host's processors."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ MOST_MEMBERS = 32  # devices that are looked at
 
 
 @dataclass(frozen=True)
-class Beside:
-    """`members`: what each is, with its figures by the number of the point. `host`: processors'
-    worth by the number of the point (shares where their count is not known). `vcpus`: their
-    count."""
+class MembersAndHost:
+    """`members`: the facts of each member, and its rows by the number of the point. `host`: rows of
+    busy processors by the number of the point (shares where `vcpus`, their number, is None)."""
 
     members: tuple[tuple[SeenVolume, Mapping[int, Row]], ...] = ()
     host: Mapping[int, Row] = field(default_factory=dict)
     vcpus: int | None = None
 
 
-def make_beside(
+def collect_members_and_host(
     loaded: LoadedRecording,
     options: ImportOptions,
     workload: OpenWorkload,
     storage: tuple[str | None, str | None, str | None],
-    figures: Callable[[Mapping[str, Any], HoldingLimits | None], Row],
-) -> Beside:
-    """Returns members and processors of a recording of which `workload` is judged. `storage`: of
-    the device, its instance and the day of the limits. `figures`: from a point to a row."""
+    make_row: Callable[[Mapping[str, Any], HoldingLimits | None], Row],
+) -> MembersAndHost:
+    """Returns the members of the device that is judged, whose demand is `workload`, and the host's
+    processors. `storage`: of the device, with its instance and the day of the limits. `make_row`:
+    makes a point into a row."""
     name = str(workload.source.get("device") or workload.name)
     vcpus, host = _collect_processors(loaded, workload)
     names = (
@@ -51,17 +51,17 @@ def make_beside(
     members = []
     for member, text in zip(names, _list_storages(storage[0], len(names)), strict=True):
         try:
-            alone = loaded.build_workload(replace(options, device=member))
+            demand = loaded.build_workload(replace(options, device=member))
         except InputError:
             continue
         limits = None if text is None else get_holding_limits(text, storage[1], storage[2])
-        rows = {number: figures(row, limits) for number, row in enumerate(alone.points.iter_rows(named=True))}
+        rows = {number: make_row(row, limits) for number, row in enumerate(demand.points.iter_rows(named=True))}
         members.append((SeenVolume(f"{name}/{member}", text, None, limits, role="member"), rows))
-    return Beside(tuple(members) if len(members) > 1 else (), host, vcpus)
+    return MembersAndHost(tuple(members) if len(members) > 1 else (), host, vcpus)
 
 
 def _list_storages(storage: str | None, count: int) -> list[str | None]:
-    """Returns the storage of each member; none where the named array has another number."""
+    """Returns the storage of each of `count` members; None if `storage` has another number."""
     if storage is None:
         return [None] * count
     volumes = Storage.parse(storage).members
@@ -69,12 +69,12 @@ def _list_storages(storage: str | None, count: int) -> list[str | None]:
 
 
 def _list_members(loaded: LoadedRecording, options: ImportOptions, array: OpenWorkload) -> list[str]:
-    """Returns the devices of an md device, as far as their I/Os tell; none where they do not."""
+    """Returns the devices whose I/Os add up to those of an md or dm device; empty if none do."""
     whole = _compute_mean_iops(array)
     rates = {
-        name: _compute_mean_iops(alone)
-        for name, alone in loaded.build_workloads(MOST_MEMBERS, options).items()
-        if alone is not None and not name.startswith(ARRAYS)
+        name: _compute_mean_iops(demand)
+        for name, demand in loaded.build_workloads(MOST_MEMBERS, options).items()
+        if demand is not None and not name.startswith(ARRAYS)
     }
     members = [name for name, rate in rates.items() if rate >= LEAST_SHARE * whole]
     same = whole > 0 and abs(sum(rates[name] for name in members) / whole - 1.0) <= SAME_LOAD
@@ -88,26 +88,26 @@ def _compute_mean_iops(workload: OpenWorkload) -> float:
 
 
 def _collect_processors(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, dict[int, Row]]:
-    """Returns the processors by the number of the point; reports that are missing have none."""
+    """Returns the number of processors (None: not known), and rows of them by point number."""
     readings = loaded.readings
     if any(report.processors for report in readings.reports):
         return _collect_counted_processors(loaded, workload)
-    seen = read_processors(loaded.recording, readings.tool, len(readings.reports))
-    if seen is None:
+    recorded = read_processors(loaded.recording, readings.tool, len(readings.reports))
+    if recorded is None:
         return None, {}
     stamps = [report.stamp for report in readings.reports]
     interval = float(workload.source.get("period_s") or 0.0)
     rows = {}
-    for index, shares in enumerate(seen.reports):
+    for index, shares in enumerate(recorded.reports):
         stamp, first = stamps[index], stamps[0]
         timed = stamp is not None and first is not None and interval > 0
         number = round((stamp.epoch_s - first.epoch_s) / interval) if timed else index  # type: ignore[union-attr]
-        rows[number] = _make_row(shares, seen.count)
-    return seen.count, rows
+        rows[number] = _make_row(shares, recorded.count)
+    return recorded.count, rows
 
 
 def _collect_counted_processors(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, dict[int, Row]]:
-    """Returns the same as `_host` for counted times of each mode (Prometheus, RDS)."""
+    """Returns them from the counted time of each mode (Prometheus, RDS)."""
     interval = float(workload.source.get("period_s") or 0.0)
     host = str(workload.source.get("device")).partition("+")[0].rpartition("/")[0]
     first = next((report.stamp for report in loaded.readings.reports if report.stamp is not None), None)
@@ -133,8 +133,8 @@ def _collect_counted_processors(loaded: LoadedRecording, workload: OpenWorkload)
 
 
 def _make_row(shares: ProcessorShares, count: int | None) -> Row:
-    """Returns processors at work in each state, in processors; with `count` None, as a share 0 to 1
-    of all of them."""
+    """Returns the number of processors in each mode; with `count` None, the share (0 to 1) of all
+    of them."""
     worth = (count or 1) / 100.0
     return {
         "user_cpus": (shares.user + shares.nice) * worth,

@@ -28,7 +28,8 @@ from headrace.observe.live import host, profile
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
 
 ANSWER_S = 20.0  # a server that has not answered for so long is gone; as observe.live.sampler
-# Variables that a recording keeps: what says how the server uses storage, and no name or path.
+# Beginnings of the variables in a recording: those that say how the server uses storage, without
+# names and paths.
 RECORDED_VARIABLES = (
     "innodb_",
     "rocksdb_",
@@ -37,8 +38,6 @@ RECORDED_VARIABLES = (
     "binlog_group",
     "replica_parallel",
     "slave_parallel",
-)
-RECORDED_VARIABLES += (
     "max_connections",
     "thread_cache_size",
     "log_slave_updates",
@@ -71,9 +70,9 @@ UNSEEN_REPLICA = (
 
 
 @dataclass
-class Before:
-    """The reading before this one: when (s, monotonic clock), counters, and the processor time of
-    the server's process in s (None: another machine)."""
+class Reading:
+    """A reading of the server: when (s, monotonic clock), its counters, and the processor time of
+    its process in s (None: on another machine)."""
 
     at_s: float = 0.0
     counters: dict[str, float] = field(default_factory=dict)
@@ -81,17 +80,17 @@ class Before:
 
 
 class ServerReader:
-    """`facts`, then `read()` once a second. Raises InputError and CouldNotRun as `connect` when it
-    is made; `read` raises CouldNotRun when the server is lost, and the next `read` connects
-    again."""
+    """Reads the counters of a server: `facts`, then `read()` once a second. Raises InputError and
+    CouldNotRun as `connect` when it is made. When the server is lost, `read` connects again, and
+    raises CouldNotRun."""
 
     def __init__(self, address: Address) -> None:
-        """Connects, and reads the profile of the server; process and devices only if it runs on
+        """Connects, and reads the profile of the server, and its process and devices if it runs on
         this machine."""
         self.address = address
         self.notes: list[str] = []
         self.missing: list[str] = []
-        self._before = Before()
+        self._before = Reading()
         self._replica_at = 0.0
         self._replica: Row = {}
         self._channels: tuple[SeenChannel, ...] = ()
@@ -99,7 +98,7 @@ class ServerReader:
         server = profile.read_profile(self._connection, address)
         self._idle_threads = server.idle_threads
         self.local = server.hostname == socket.gethostname()
-        self._statement, timed = self._choose(server.variables)
+        self._statement, timed = self._choose_statement(server.variables)
         self._pid = _read_pid(server.variables) if self.local else None
         self._dialect = Dialect(*parse_version(server.version, server.variables.get("version_comment", "")))
         replica = bool(self._ask_replica())
@@ -116,8 +115,9 @@ class ServerReader:
         if not self.local:
             self.missing.append(f"counters of the host: the server runs on {server.hostname}, this is another machine")
 
-    def _choose(self, variables: Mapping[str, str]) -> tuple[str, bool]:
-        """Returns the statement of every second, and whether it has the waits."""
+    def _choose_statement(self, variables: Mapping[str, str]) -> tuple[str, bool]:
+        """Returns the statement of every second, and whether its answer has the waits of WAITS;
+        where not, `missing` gets the reason."""
         names = ", ".join(f"'{name}'" for name in WAITS)
         if variables.get("performance_schema", "OFF").upper() not in ("ON", "1"):
             self.missing.append("waits by class: performance_schema is off; they follow from the disks' latency")
@@ -148,32 +148,33 @@ class ServerReader:
         return float(moment) - (began + time.time()) / 2
 
     def read(self) -> tuple[Row, Row, float]:
-        """Returns what happened since the last reading: of the server, of the replica, and over how
-        many seconds. Nothing at the first, after a restart of the server, or where a counter went
-        back."""
+        """Returns the rows of the server and of the replica since the last reading, and its length
+        in seconds. Empty rows and 0 at the first, and after a restart of the server. Every
+        REPLICA_EVERY_S the replica status is read instead of the server's counters."""
         at_s = time.monotonic()
         if self.facts.replica and at_s - self._replica_at >= REPLICA_EVERY_S and self._before.counters:
             self._replica, self._replica_at = self._ask_replica(), at_s
             self.facts = replace(self.facts, channels=self._channels)
             return {}, dict(self._replica), 0.0
         try:
-            now = parse_numbers(self._ask(self._statement))
+            counters = parse_numbers(self._ask(self._statement))
         except CouldNotRun:
-            self._before = Before()
+            self._before = Reading()
             with contextlib.suppress(Exception):
                 self._connection.close()
             self._connection = connect(self.address, ANSWER_S)
             raise
         cpu_s = None if self._pid is None else read_cpu_seconds(self._pid)
-        before, self._before = self._before, Before(at_s, now, cpu_s)
+        before, self._before = self._before, Reading(at_s, counters, cpu_s)
         took = at_s - before.at_s
         if not before.counters or took <= 0:
             return {}, {}, 0.0
-        if changed := explain_new_server(before.counters, now, took):
-            self._note(changed)
+        if reason := explain_new_server(before.counters, counters, took):
+            self._note(reason)
             return {}, {}, 0.0
         own = OWN_SHOW if self._statement == STATUS else OWN_SELECT
-        row = make_status_row(before.counters, now, took, self.facts.variables, self._idle_threads, self._note, own)
+        variables, idle_threads = self.facts.variables, self._idle_threads
+        row = make_status_row(before.counters, counters, took, variables, idle_threads, self._note, own)
         if cpu_s is not None and before.cpu_s is not None and cpu_s >= before.cpu_s:
             row["server_cpus"] = (cpu_s - before.cpu_s) / took
         return row, dict(self._replica), took
@@ -182,7 +183,7 @@ class ServerReader:
         """Returns the worst of all replication channels: lag and delay, in seconds, of the channel
         that is furthest behind; the relay logs together, in bytes; 1 for a kind of thread that runs
         in every channel, else 0. Empty without a channel, or where the server refuses the
-        statement, which `missing` then names. Keeps what each channel does."""
+        statement, which `missing` then names. Sets `_channels`."""
         self._channels = ()
         try:
             rows = read_channel_rows(self._connection, self._dialect)
@@ -240,7 +241,7 @@ def _make_channel_row(columns: NamedRow) -> Row:
 
 
 def _make_seen_channel(columns: NamedRow) -> SeenChannel:
-    """Returns what a channel does, from its replica status."""
+    """Returns the facts of a channel from its replica status, whose names are in lower case."""
     threads = ChannelThreads.from_row(columns)
     errors = [threads.apply_error] if threads.apply != "on" else []
     errors += [threads.receive_error] if threads.receive != "on" else []
@@ -248,7 +249,7 @@ def _make_seen_channel(columns: NamedRow) -> SeenChannel:
 
 
 def _find_log_folder(variables: Mapping[str, str]) -> str:
-    """Returns the folder of the redo log."""
+    """Returns the path of the redo log's folder."""
     folder = variables.get("innodb_log_group_home_dir", "./")
     return folder if folder.startswith("/") else os.path.join(variables.get("datadir", ""), folder)
 

@@ -18,9 +18,10 @@ MOST_FAILURES = 5
 
 
 class TickSource(ABC):
-    """Gives ticks, oldest first. `facts` and `notes` hold for the newest of them. A reading that
-    fails is a note, and the next one tries again; what cannot be opened, or fails for long, raises
-    InputError or CouldNotRun. `follows`: whether ticks go on to come."""
+    """Base class of sources of ticks, oldest first. `facts` and `notes` are those of the newest
+    tick. A reading that fails becomes a note, and is tried again; a source that cannot be opened,
+    or fails for long, raises InputError or CouldNotRun. `follows`: whether further ticks will
+    come."""
 
     follows = True
 
@@ -36,10 +37,10 @@ class TickSource(ABC):
 
     @abstractmethod
     def stream_ticks(self) -> Iterator[Tick]:
-        """Yields ticks as they come, each at `facts.grain_s` after the one before."""
+        """Waits for ticks and yields them, each `facts.grain_s` seconds after the one before."""
 
     def read_history(self) -> list[Tick]:
-        """Returns ticks from before it was opened, where the source keeps them apart."""
+        """Returns the ticks from before the source was opened, if it has such ticks apart."""
         return []
 
     def read_pages(self) -> dict[str, NvmePage]:
@@ -51,8 +52,8 @@ class TickSource(ABC):
 
 
 class KeptSource(TickSource):
-    """Evidence that is there already: of a file, or of a service, which is asked for more with
-    `ask` every `every_s`, and not for longer than `within_s`."""
+    """A source of evidence that a file or a service keeps. `ask`: asks the service for its newest
+    evidence, every `every_s` seconds until `within_s` have passed; None for a file."""
 
     def __init__(
         self,
@@ -76,9 +77,10 @@ class KeptSource(TickSource):
         return (*self._evidence.notes, self._failure) if self._failure else self._evidence.notes
 
     def stream_ticks(self) -> Iterator[Tick]:
-        """Yields the ticks in hand, then those of each new answer that are later, until `within_s`
-        seconds have passed. A request that fails is a note, and is repeated at the next turn.
-        Raises InputError, CouldNotRun: the failure of the last of MOST_FAILURES in a row."""
+        """Yields the ticks of the evidence, then waits for each new answer and yields its later
+        ones, until `within_s` seconds have passed. A request that fails becomes a note, and is
+        repeated at the next turn. Raises InputError, CouldNotRun: that of the last of MOST_FAILURES
+        in a row."""
         last, until, failures = -math.inf, time.monotonic() + self._within_s, 0
         while True:
             for tick in self._evidence.list_ticks():

@@ -24,8 +24,8 @@ LAST_ROWS = 20  # rows asked for at once: what a stall of some seconds left out 
 
 
 class VolumeReader(Protocol):
-    """One way to read volumes: `read()` gives rows by the second they began, and by volume.
-    `row_s`: how long each row of the last reading is, whole seconds."""
+    """Reads the statistics of volumes. `exact`: whether time over limits is counted. `row_s`: the
+    length of each row of the last reading, whole seconds. `missing`: what it cannot read."""
 
     exact: bool
     row_s: float
@@ -33,7 +33,7 @@ class VolumeReader(Protocol):
     missing: list[str]
 
     def read_facts(self) -> tuple[SeenVolume, ...]:
-        """Returns what the volumes are now."""
+        """Returns the facts of the volumes as they are now."""
         ...
 
     def read(self) -> dict[float, dict[str, Row]]:
@@ -58,14 +58,14 @@ class LabVolumes:
     row_s = 1.0
 
     def __init__(self, lab: Lab, names: Sequence[str], members: bool = False) -> None:
-        """Raises InputError for a volume that is not there or not attached."""
+        """Takes the volumes to read; `members`: whether members of arrays are read as well. Raises
+        InputError for a volume that does not exist or is not attached."""
         self._lab, self._names = lab, tuple(names)
-        self._seen: dict[str, int] = {}
+        self._last_s: dict[str, int] = {}
         self.notes: list[str] = []
         self.missing: list[str] = []
         status = lab.status()
         self.instance, self.as_of = status["instance_type"], status["as_of"]
-        self._limits: dict[str, HoldingLimits] = {}
         self.data_roles: dict[str, str] = {}
         self._members: dict[str, tuple[str, int]] = {}
         for name in names:
@@ -79,15 +79,12 @@ class LabVolumes:
                 raise InputError(name, "is not attached, so nothing happens on it", "", hint)
 
     def read_facts(self) -> tuple[SeenVolume, ...]:
-        """Returns the volumes as the lab describes them."""
+        """Returns the facts of the volumes, and of members, as the lab describes them now."""
         seen = []
         for name in self._names:
             described = self._lab.describe(name)
             attachment, change = described["attachment"], described["modification"]
-            loading = any(
-                (initialization or {}).get("state") == "initializing"
-                for initialization in (described.get("initialization"),)
-            )
+            loading = (described.get("initialization") or {}).get("state") == "initializing"
             state = change["state"] if change and change["state"] in ("modifying", "optimizing") else ""
             slow = tuple(member["id"] for member in described["members"] if member["state"] in ("failed", "rebuilding"))
             seen.append(
@@ -95,7 +92,7 @@ class LabVolumes:
                     name,
                     described["spec"],
                     attachment["device"] if attachment else None,
-                    self._get_holding_limits(described["spec"], described["as_of"]),
+                    get_holding_limits(described["spec"], self.instance, described["as_of"]),
                     state or ("initializing" if loading else ""),
                     change["next_allowed_at"] if change else None,
                     slow,
@@ -107,29 +104,25 @@ class LabVolumes:
             specs = {member["index"]: member["spec"] for member in described["members"]}
             for label, (array, index) in self._members.items():
                 if array == name and index in specs:
-                    limits = self._get_holding_limits(specs[index], described["as_of"])
+                    limits = get_holding_limits(specs[index], self.instance, described["as_of"])
                     seen.append(SeenVolume(label, specs[index], None, limits, role="member"))
         return tuple(seen)
 
-    def _get_holding_limits(self, spec: str, as_of: str) -> HoldingLimits:
-        if spec not in self._limits:
-            self._limits[spec] = get_holding_limits(spec, self.instance, as_of)
-        return self._limits[spec]
-
     def read(self) -> dict[float, dict[str, Row]]:
-        """Returns the seconds that have ended since the last reading."""
+        """Returns the rows of the seconds that have ended since the last reading, by second (since
+        1970) and volume; the first reading returns the last second."""
         by_second: dict[float, dict[str, Row]] = {}
         volumes = {name: (name, None) for name in self._names} | self._members
         for name, (volume, member) in volumes.items():
             rows = convert_volume_rows(self._lab.metrics(volume, last=LAST_ROWS, member=member))
-            seen = self._seen.get(name, max(rows, default=0) - 1)
-            for t_s in (t_s for t_s in rows if t_s > seen):
+            last_s = self._last_s.get(name, max(rows, default=0) - 1)
+            for t_s in (t_s for t_s in rows if t_s > last_s):
                 by_second.setdefault(float(t_s), {})[name] = rows[t_s]
-                self._seen[name] = t_s
+                self._last_s[name] = t_s
         return by_second
 
     def read_history(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
-        """Returns what the daemon keeps: an hour of seconds, days of minutes."""
+        """Returns rows that the daemon keeps: those of seconds for an hour, of minutes for days."""
         by_second: dict[float, dict[str, Row]] = {}
         for name in self._names:
             answer = self._lab.metrics(name, resolution, last=seconds // SECONDS_OF[resolution])
@@ -138,7 +131,7 @@ class LabVolumes:
         return by_second
 
     def read_pages(self) -> dict[str, nvme.NvmePage]:
-        """Returns a page of each attached volume."""
+        """Returns the statistics page of each attached volume."""
         by_name = {}
         for name in self._names:
             # A volume that was detached has no page.
@@ -148,9 +141,9 @@ class LabVolumes:
 
 
 class DeviceVolumes:
-    """Block devices of this host: the statistics page where the device has one, else
-    /proc/diskstats. `limits`: what holds for each of them (None: not known); `log`: the kernel name
-    of the one that has only the logs, `log_limits` what holds for that."""
+    """Reads block devices of this host: their statistics pages where they have one, else
+    /proc/diskstats. `limits`: of each device (None: not known); `log`: the kernel name of the
+    device that has only the logs, `log_limits` its limits."""
 
     def __init__(
         self,
@@ -177,8 +170,8 @@ class DeviceVolumes:
             self.missing.append("time over each limit: no statistics page; limits are inferred from rates and latency")
 
     def _has_page(self, name: str) -> bool:
-        """Reads the statistics page of a device and returns whether it has one; a page that may not
-        be read is listed in `missing`."""
+        """Reads the statistics page of a device into `_pages` and returns whether it has one; a
+        page that may not be read is listed in `missing`."""
         try:
             self._pages[name] = (time.monotonic(), self._page(f"/dev/{name}"))
         except HeadraceError as error:
@@ -188,12 +181,13 @@ class DeviceVolumes:
         return True
 
     def read_facts(self) -> tuple[SeenVolume, ...]:
-        """Returns devices by kernel name; of an md or dm device its members count, with a note."""
+        """Returns the facts of the devices, by kernel name. An md or dm device gets a note that its
+        members have limits of their own."""
         for name in self._names:
             if name.startswith(("md", "dm-")):
-                over = ", ".join(host.list_members(name)) or "others"
+                members = ", ".join(host.list_members(name)) or "others"
                 text = (
-                    f"{name} is a device over {over}: limits belong to each of its members; --storage names all of them, "
+                    f"{name} is a device over {members}: limits belong to each of its members; --storage names all of them, "
                     "such as 2xgp3:500, and --device one of them"
                 )
                 if text not in self.notes:
@@ -219,9 +213,9 @@ class DeviceVolumes:
             took = at_s - before[0]  # the same for all: who misses a reading begins anew
             row = self._make_row(name, before[1], counters, took)
             if row is not None:
-                rows[name] = row | self._from_page(name, at_s)
-        gone = [name for name in self._names if name not in self._before or self._before[name][0] != at_s]
-        for name in gone:
+                rows[name] = row | self._read_limit_shares(name, at_s)
+        detached = [name for name in self._names if name not in self._before or self._before[name][0] != at_s]
+        for name in detached:
             if self._before.pop(name, None) is not None:
                 self.notes.append(f"{name} was detached while it was watched")
         second = min(int(now_s - took), int(now_s) - 1)
@@ -236,26 +230,27 @@ class DeviceVolumes:
         """Returns the pages that were read last."""
         return {name: page for name, (_, page) in self._pages.items()}
 
-    def _make_row(self, name: str, before: Mapping[str, float], now: Mapping[str, float], took: float) -> Row | None:
+    def _make_row(self, name: str, before: Mapping[str, float], after: Mapping[str, float], took: float) -> Row | None:
         """Returns the row of a device from its counters at both ends of `took` seconds; None, with
         a note, where they went back."""
-        change = host.compute_change(before, now)
+        change = host.compute_change(before, after)
         if change is None or took <= 0:
             self.notes.append(f"counters of {name} went back: the device was attached again; that second is left out")
             return None
         return make_device_row(name, change, took, self._limits[name])
 
-    def _from_page(self, name: str, at_s: float) -> Row:
-        """Returns the share of the time since the last page (0 to 1) over each limit, from the
-        statistics page now, at `at_s`; empty without a page, None where a counter went back."""
+    def _read_limit_shares(self, name: str, at_s: float) -> Row:
+        """Reads the statistics page of a device, at `at_s`, and returns the share of the time since
+        the last one (0 to 1) that was over each limit: None where a counter fell. Empty without a
+        page."""
         if name not in self._with_page:
             return {}
         before_s, before = self._pages[name]
         try:
-            now = self._page(f"/dev/{name}")
+            page = self._page(f"/dev/{name}")
         except HeadraceError:
             return {}
-        self._pages[name] = (at_s, now)
+        self._pages[name] = (at_s, page)
         counters = {
             "volume-iops": "ebs_volume_performance_exceeded_iops",
             "volume-throughput": "ebs_volume_performance_exceeded_tp",
@@ -264,14 +259,14 @@ class DeviceVolumes:
         }
         shares: Row = {}
         for limit, counter in counters.items():
-            change = now.counters[counter] - before.counters[counter]
+            change = page.counters[counter] - before.counters[counter]
             shares[OVER[limit]] = min(1.0, change / US_PER_S / (at_s - before_s)) if change >= 0 else None
         return shares
 
 
 def make_device_row(device: str, change: Mapping[str, float], took: float, limits: HoldingLimits | None) -> Row:
-    """Returns a row of evidence of a volume, from the change of the kernel's counters over
-    `took` s: I/Os, flushes and MiB a second, requests outstanding, and ms of a request of the
+    """Returns the row of a volume from the change of the kernel's counters over `took` seconds:
+    I/Os, flushes and MiB a second, mean requests outstanding, and the mean ms of a request of the
     kernel."""
     reads, writes = host.count_volume_requests(device, change)
     flushes = min(change["writes"], change.get("flushes", 0.0))

@@ -1,4 +1,4 @@
-"""Import what a measuring tool recorded.
+"""Imports the recordings of measuring tools.
 
 iostat, vmstat, sar, cloudwatch, prometheus    one parser each; json_text: JSON that may be cut off
 binary_log   events and dependencies of a server's transactions
@@ -41,12 +41,12 @@ SERVICES = ("prometheus:", "aws:")  # what keeps recordings, before its address 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options with which a recording is read, besides what it says itself. `format`: one of
+    """Options with which a recording is read, besides what the file itself says. `format`: one of
     FORMATS. `read_kib`, `write_kib`: sizes assumed of one I/O where the tool counts none (vmstat
     only). `any_unit`: believe vmstat's bi and bo to be KiB though -S looks to be used. For a
     service (`prometheus:...`, `aws:...`): the `span` that it is asked for (None: 14 days), `step_s`
-    between points and the `device`, where only one is wanted; `progress` is told the share that is
-    there."""
+    between points and the `device`, where only one is wanted; `progress` is called with the share
+    that has been fetched, 0 to 1."""
 
     format: str = "auto"
     read_kib: float | None = None
@@ -69,12 +69,12 @@ class LoadedRecording:
     readings: Readings
 
     def build_workload(self, options: ImportOptions = DEFAULT_OPTIONS) -> OpenWorkload:
-        """Returns the demand of one device. Raises InputError."""
+        """Returns the demand of the named device, else of the busiest. Raises InputError."""
         return build(*self.copy_parts(), options)
 
     def build_workloads(self, most: int, options: ImportOptions = DEFAULT_OPTIONS) -> dict[str, OpenWorkload | None]:
-        """Returns the demand of each device by its name, those with the most I/Os first; None
-        behind the first `most`, and where a device alone makes no demand."""
+        """Returns the demand of each device by its name, those with the most I/Os first. It is None
+        behind the first `most`, and for a device of which no workload can be made."""
         demands: dict[str, OpenWorkload | None] = {}
         for index, device in enumerate(rank_devices(self.readings)):
             try:
@@ -84,7 +84,7 @@ class LoadedRecording:
         return demands
 
     def copy_parts(self) -> tuple[Recording, Readings]:
-        """Returns copies of recording and readings: building adds notes, and may drop a report."""
+        """Returns copies of both, since `build` adds notes and may drop reports."""
         recording, readings = copy(self.recording), copy(self.readings)
         recording.notes, readings.reports = [*recording.notes], [*readings.reports]
         return recording, readings
@@ -116,26 +116,26 @@ def import_file(
     Raises InputError (file, line, value, rule, what to do) or CouldNotRun when the file cannot
     be read.
     """
-    of_service = is_service(path)
+    from_service = is_service(path)
     options = ReadOptions(
-        format, read_kib, write_kib, any_unit, step_s=interval_s if of_service else None, device=device
+        format, read_kib, write_kib, any_unit, step_s=interval_s if from_service else None, device=device
     )
     chosen = ImportOptions(
-        device=device, interval_s=None if of_service else interval_s, start=start, gaps=gaps, name=name
+        device=device, interval_s=None if from_service else interval_s, start=start, gaps=gaps, name=name
     )
     return load_recording(path, options).build_workload(chosen)
 
 
 def is_service(target: str | os.PathLike) -> bool:
-    """Returns True when a recording is asked of a service, and not a file: `prometheus:...`,
-    `aws:...`."""
+    """Returns True for a target that names a service, `prometheus:...` or `aws:...`, and not a
+    file."""
     return isinstance(target, str) and target.startswith(SERVICES)
 
 
 def load_recording(path: str | os.PathLike, options: ReadOptions = READ_PLAINLY) -> LoadedRecording:
-    """Reads a recording and what its tool reports in it. `path`: a file, "-" for standard input, or
-    a service that keeps recordings: `prometheus:URL`, `aws:vol-...`, `aws:db-NAME`. Raises as
-    `import_file`."""
+    """Returns a recording with the reports of its tool in it. `path`: a file, "-" for standard
+    input, or a service that keeps recordings: `prometheus:URL`, `aws:vol-...`, `aws:db-NAME`.
+    Raises as `import_file`."""
     check_choice("format", options.format, FORMATS)
     if not is_service(path):
         return parse_recording(open_recording(path), options)
@@ -156,7 +156,7 @@ def load_recording(path: str | os.PathLike, options: ReadOptions = READ_PLAINLY)
 
 
 def parse_recording(recording: Recording, options: ReadOptions = READ_PLAINLY) -> LoadedRecording:
-    """Reads what the tool of an opened recording reports. Raises InputError."""
+    """Returns an opened recording with the reports of its tool in it. Raises InputError."""
     read_kib, write_kib, format = options.read_kib, options.write_kib, options.format
     kind, looks_like = detect(recording.text)
     if kind is None:

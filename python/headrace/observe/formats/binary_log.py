@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -45,8 +46,9 @@ MOST_TRANSACTIONS = 200_000
 
 @dataclass(frozen=True)
 class LoggedTransaction:
-    """`events` and `bytes` with its GTID event. `begins_after`, `number`: of MySQL's logical clock;
-    `group`: MariaDB's id of the group commit, None: alone in it."""
+    """A transaction of a binary log: the number of its events, and their bytes, GTID event
+    included. `number`, `begins_after`: sequence_number and last_committed of MySQL's logical clock;
+    `group`: MariaDB's id of the group commit, None if it was committed alone."""
 
     events: int
     bytes: int
@@ -74,8 +76,8 @@ class BinaryLogSample:
 
     @property
     def group(self) -> float | None:
-        """Returns the mean number of transactions in one group commit of the source; None where the
-        log does not tell."""
+        """Returns the mean number of transactions in a group commit of the source; None for MySQL,
+        whose log does not have it."""
         if self.flavor != "mariadb":
             return None
         alone = sum(transaction.group is None for transaction in self.transactions)
@@ -86,55 +88,50 @@ class BinaryLogSample:
         """Returns how many of `workers` can be busy on average by what the log allows, if all
         transactions take as long and commits take no time: 1 to `workers`.
 
-        MySQL: a transaction begins when all up to its last_committed have ended; it is given out in
-        order. MariaDB (conservative): one begins when those of earlier groups have ended.
+        MySQL: a transaction begins when all up to its last_committed have ended; workers get them
+        in order. MariaDB (conservative): a transaction begins when those of earlier groups have
+        ended.
         """
-        after = (
-            [transaction.begins_after for transaction in self.transactions]
-            if self.flavor == "mysql"
-            else self._find_group_starts()
-        )
-        numbers = (
-            [transaction.number for transaction in self.transactions]
-            if self.flavor == "mysql"
-            else range(1, len(after) + 1)
-        )
-        return _compute_busy_workers(list(zip(numbers, after, strict=True)), workers)
+        if self.flavor == "mysql":
+            clock = [(transaction.number, transaction.begins_after) for transaction in self.transactions]
+            return _compute_busy_workers(clock, workers)
+        return _compute_busy_workers(list(enumerate(self._find_group_starts(), start=1)), workers)
 
     def _find_group_starts(self) -> list[int]:
         """Returns for each transaction the index of the first one of its group commit, its own if
         it was alone."""
-        groups, last, begun = [], None, 0
+        starts, last, start = [], None, 0
         for index, transaction in enumerate(self.transactions):
             if transaction.group is None or transaction.group != last:
-                begun, last = index, transaction.group
-            groups.append(begun)
-        return groups
+                start, last = index, transaction.group
+            starts.append(start)
+        return starts
 
 
-def _compute_busy_workers(clock: list[tuple[int | None, int | None]], workers: int) -> float:
-    """Returns transactions over rounds, when each takes a round and begins as early as its order
-    allows."""
+def _compute_busy_workers(clock: Sequence[tuple[int | None, int | None]], workers: int) -> float:
+    """Returns the mean number of busy workers if each transaction takes one round and begins as
+    early as its order allows. `clock`: of each transaction its number, and that of the last
+    transaction which must have ended before it."""
     running: list[tuple[int, int]] = []  # (end, number)
     now, last_end = 0, 0
-    done_below = 0  # all up to this number have ended
+    ended_up_to = 0  # all transactions up to this number have ended
     ended: set[int] = set()
     for index, (number, after) in enumerate(clock, start=1):
         number, after = number or index, after if after is not None else index - 1
-        while len(running) >= workers or (running and done_below < after):
+        while len(running) >= workers or (running and ended_up_to < after):
             now, other = heapq.heappop(running)
             ended.add(other)
-            while done_below + 1 in ended:
-                done_below += 1
-                ended.discard(done_below)
+            while ended_up_to + 1 in ended:
+                ended_up_to += 1
+                ended.discard(ended_up_to)
         heapq.heappush(running, (now + 1, number))
         last_end = max(last_end, now + 1)
     return len(clock) / last_end if last_end else 1.0
 
 
 def read_binary_log(path: str | Path, most: int = MOST_TRANSACTIONS) -> BinaryLogSample:
-    """Reads the first `most` whole transactions of a file. A transaction that is cut off at its end
-    is left out.
+    """Returns the first `most` whole transactions of a file. A transaction that is cut off at the
+    end of the file is left out.
 
     Raises InputError for a file that is not a binary log, is encrypted or has no transactions with
     GTIDs, CouldNotRun for what cannot be read.
@@ -159,11 +156,11 @@ def read_binary_log(path: str | Path, most: int = MOST_TRANSACTIONS) -> BinaryLo
 def _read_transactions(
     file: BinaryIO, path: Path, most: int
 ) -> tuple[Literal["mariadb", "mysql"], list[LoggedTransaction]]:
-    """Reads at most `most` transactions from the file's start, with the flavor of its server; an
-    event that is cut off ends them. Raises InputError for a damaged or encrypted file."""
+    """Returns the flavor of the server and at most `most` transactions from the file's start, up to
+    an event that is cut off. Raises InputError for a damaged or encrypted file."""
     transactions: list[LoggedTransaction] = []
     flavor: Literal["mariadb", "mysql"] = "mysql"
-    open_: dict | None = None
+    transaction: dict | None = None
     whole = os.fstat(file.fileno()).st_size
     while len(transactions) < most:
         head = file.read(HEADER.size)
@@ -183,22 +180,22 @@ def _read_transactions(
         if kind in CONTROL:
             continue
         if kind in STARTS:
-            if open_ is not None:
-                transactions.append(LoggedTransaction(**open_))
+            if transaction is not None:
+                transactions.append(LoggedTransaction(**transaction))
             if kind == MARIADB_GTID:
                 flavor = "mariadb"
-            open_ = {"events": 1, "bytes": size} | _read_logical_clock(kind, body)
-        elif open_ is not None:
-            open_["events"] += 1
-            open_["bytes"] += size
+            transaction = {"events": 1, "bytes": size} | _read_logical_clock(kind, body)
+        elif transaction is not None:
+            transaction["events"] += 1
+            transaction["bytes"] += size
             if kind == XID:
-                transactions.append(LoggedTransaction(**open_))
-                open_ = None
+                transactions.append(LoggedTransaction(**transaction))
+                transaction = None
     return flavor, transactions
 
 
 def _read_logical_clock(kind: int, body: bytes) -> dict:
-    """Returns the order in the server's logical clock that a GTID event names."""
+    """Returns `number` and `begins_after`, or `group`, that a GTID event has."""
     if kind == MARIADB_GTID:
         return _read_mariadb_group(body)
     if kind == MYSQL_TAGGED:

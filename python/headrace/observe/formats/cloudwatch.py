@@ -26,8 +26,9 @@ from headrace.observe.recording import Recording, describe_cut, read_lines
 
 @dataclass(frozen=True)
 class Service:
-    """A service and its metrics: the four that are needed (reads, writes, bytes read, bytes
-    written), and those taken besides them."""
+    """A service that publishes metrics. `needed`: reads, writes, bytes read, bytes written;
+    `statistic`: that they are read with; `source`: of that, for errors; `only_device`: the name of
+    a device whose name is not in the export."""
 
     name: str
     needed: tuple[str, str, str, str]
@@ -54,7 +55,7 @@ SERVICES = (EBS, RDS)
 NEEDED = EBS.needed + RDS.needed
 # Taken where they are there, with their statistic: mean outstanding, seconds spent by all I/Os of
 # the period, seconds without any, seconds of one I/O, per cent of credits.
-BESIDE = {
+OPTIONAL_METRICS = {
     "VolumeQueueLength": "Average",
     "VolumeTotalReadTime": "Sum",
     "VolumeTotalWriteTime": "Sum",
@@ -66,7 +67,9 @@ BESIDE = {
 }
 # 1 where the volume was asked for more than its limit; a fleet's points have them.
 CHECKS = {"VolumeIOPSExceededCheck": "Maximum", "VolumeThroughputExceededCheck": "Maximum"}
-STATISTICS = {metric: service.statistic for service in SERVICES for metric in service.needed} | BESIDE | CHECKS
+STATISTICS = (
+    {metric: service.statistic for service in SERVICES for metric in service.needed} | OPTIONAL_METRICS | CHECKS
+)
 # Metrics of other things, though their names hold one of the above: billed I/Os
 # of Aurora, local disks, log volumes.
 OTHERS = ("volumereadiops", "volumewriteiops", "localstorage", "logvolume")
@@ -84,18 +87,18 @@ Metrics = dict[tuple[str, str], dict[float, tuple]]
 
 
 def parse(recording: Recording) -> Readings:
-    """Returns the reports of a CloudWatch export. Raises InputError."""
+    """Returns the reports in a CloudWatch export. Raises InputError."""
     series, periods = read_metrics(recording)
     if not recording.text.lstrip().startswith(("{", "[")) and not recording.text.endswith("\n"):
-        return _join_cut(recording, series, periods)
-    return _join(recording, series, periods)
+        return _combine_cut_csv(recording, series, periods)
+    return _combine_metrics(recording, series, periods)
 
 
 def build_readings(
     recording: Recording, points: dict[tuple[str, str], dict[float, float]], period_s: float
 ) -> Readings:
-    """Returns the readings of points by volume ("" for an RDS instance) and metric, value by the
-    beginning of its period, seconds since 1970. Raises InputError."""
+    """Returns the readings in points of `period_s` seconds: by volume ("" for an RDS instance) and
+    metric, a value by the beginning of its period in seconds since 1970. Raises InputError."""
     stamps: dict[float, Stamp] = {}
     series: Metrics = {}
     for key, values in points.items():
@@ -106,7 +109,7 @@ def build_readings(
                 stamp = stamps[at] = Stamp(at, EPOCH + timedelta(seconds=at), "UTC")
             place = f"{key[1]} at {stamp.local} UTC"
             by_time[at] = (place, stamp, recording.parse_number(place, key[1], value))
-    return _join(recording, series, [], period_s)
+    return _combine_metrics(recording, series, [], period_s)
 
 
 def read_metrics(recording: Recording) -> tuple[Metrics, list[float]]:
@@ -121,18 +124,18 @@ def read_metrics(recording: Recording) -> tuple[Metrics, list[float]]:
     return series, periods
 
 
-def _join_cut(recording: Recording, series: Metrics, periods: list[float]) -> Readings:
-    """Joins a CSV without a last line end: where its last figure is impossible, that line was cut
-    off and is left out."""
+def _combine_cut_csv(recording: Recording, series: Metrics, periods: list[float]) -> Readings:
+    """Returns the readings of a CSV without a last line end: where they are refused, the last line
+    counts as cut off and is left out, with a note. Raises InputError."""
     try:
-        return _join(recording, series, periods)
+        return _combine_metrics(recording, series, periods)
     except InputError as error:
         last = len(recording.lines)
         whole_lines = {
             key: {time: point for time, point in points.items() if point[0] != last} for key, points in series.items()
         }
         try:
-            readings = _join(recording, whole_lines, periods)
+            readings = _combine_metrics(recording, whole_lines, periods)
         except InputError:
             raise error from None
         recording.notes.append(describe_cut(error))
@@ -140,7 +143,7 @@ def _join_cut(recording: Recording, series: Metrics, periods: list[float]) -> Re
 
 
 def find_metric(text: str) -> str | None:
-    """Returns the metric that a label, id or column heading names; None for another or none."""
+    """Returns the only metric of STATISTICS that a label, id or heading names, else None."""
     plain = re.sub(r"[^a-z]", "", text.lower())
     if any(other in plain for other in OTHERS):
         return None
@@ -151,7 +154,7 @@ def find_metric(text: str) -> str | None:
 
 
 def find_volume(*texts: object) -> str:
-    """Returns the volume's id in a label, id or heading; "" where there is none."""
+    """Returns the first volume id in labels, ids or headings; "" where there is none."""
     for text in texts:
         match = VOLUME_ID.search(text) if isinstance(text, str) else None
         if match:
@@ -178,8 +181,9 @@ def _put(
     text: object,
     value: object,
 ) -> None:
-    """Adds one figure to the series of its volume and metric. Raises InputError for a time that is
-    not CloudWatch's or is there twice, and for a sum that is not a whole number."""
+    """Adds one figure to the series of its volume and metric in `series`. `text`: what the error
+    says of a time that gave no `stamp`. Raises InputError for such a time, for one that is there
+    twice, and for a sum that is not a whole number."""
     if stamp is None:
         hint = "Export again; ISO 8601 in UTC is best."
         raise recording.make_error(where, f"time {text!r}", "is not a time CloudWatch writes", hint)
@@ -247,16 +251,8 @@ def _read_metric_data(recording: Recording, series: Metrics, document: dict, pla
                 if isinstance(time, (str, float)) or type(time) is int and abs(time) < 1e12
                 else None
             )
-            _put(
-                recording,
-                series,
-                f"{where}[{at}]",
-                volume,
-                metric,
-                stamp=stamp,
-                text=type(time).__name__ if stamp is None else time,
-                value=value,
-            )
+            text = type(time).__name__
+            _put(recording, series, f"{where}[{at}]", volume, metric, stamp=stamp, text=text, value=value)
 
 
 def _read_metric_statistics(recording: Recording, series: Metrics, document: dict, place: str) -> None:
@@ -282,16 +278,8 @@ def _read_metric_statistics(recording: Recording, series: Metrics, document: dic
             raise recording.make_error(where, f"unit {point['Unit']}", f"one of {UNIT_NAMES} is reported", hint, SOURCE)
         time = point.get("Timestamp")
         stamp = parse_iso(time[:60]) if isinstance(time, str) else None
-        _put(
-            recording,
-            series,
-            where,
-            find_volume(label),
-            metric,
-            stamp=stamp,
-            text=type(time).__name__ if stamp is None else time,
-            value=point[statistic],
-        )
+        text, volume = type(time).__name__, find_volume(label)
+        _put(recording, series, where, volume, metric, stamp=stamp, text=text, value=point[statistic])
 
 
 # --- CSV ------------------------------------------------------------------------------------------
@@ -325,8 +313,8 @@ def _read_csv(recording: Recording, series: Metrics, periods: list[float]) -> No
 
 
 def _read_long_form(recording: Recording, series: Metrics, periods: list[float], header: list[str], rows: list) -> None:
-    """Reads a CSV of one figure a line: metric, timestamp, value, any volume, statistic, unit,
-    period."""
+    """Reads a CSV with a figure in each line into `series`: columns metric, timestamp, value, and
+    perhaps volume, statistic, unit and period. Raises InputError for a damaged line."""
     columns = {name: at for at, name in enumerate(header)}
     value_at = next((columns[name] for name in ("value", "sum") if name in columns), None)
     if value_at is None:
@@ -350,22 +338,15 @@ def _read_long_form(recording: Recording, series: Metrics, periods: list[float],
         if "period" in columns and metric in NEEDED:
             _add_period(recording, periods, number, cells[columns["period"]])
         volume = cells[columns["volume"]] if cells and "volume" in columns else find_volume(cells[columns["metric"]])
-        _put(
-            recording,
-            series,
-            number,
-            volume,
-            metric,
-            stamp=parse_iso(cells[time_at]),
-            text=cells[time_at],
-            value=cells[value_at],
-        )
+        time = cells[time_at]
+        _put(recording, series, number, volume, metric, stamp=parse_iso(time), text=time, value=cells[value_at])
 
     read_lines(recording, rows, read_row, lambda: series)
 
 
 def _read_wide_form(recording: Recording, series: Metrics, periods: list[float], rows: list) -> None:
-    """Reads the console's download: lines on each column (label, statistic, period), then times."""
+    """Reads the console's download into `series`: first lines with label, statistic and period of
+    each column, then a line for each time. Raises InputError for another form."""
     first = next((at for at, (_, cells) in enumerate(rows) if parse_iso(cells[0])), None)
     if first is None or first == 0:
         hint = "Download the four metrics as CSV from the console."
@@ -373,25 +354,25 @@ def _read_wide_form(recording: Recording, series: Metrics, periods: list[float],
             rows[0][0], ",".join(rows[0][1]), "no heading and then lines that begin with a time", hint
         )
     width = len(rows[first][1])
-    about: list[list[str]] = [[] for _ in range(width)]
+    headings: list[list[str]] = [[] for _ in range(width)]
     statistics_at: dict[int, tuple[int, str]] = {}
     periods_at: dict[int, tuple[int, str]] = {}
     for number, cells in rows[:first]:
         kind = cells[0].lower()
         for at in range(1, min(width, len(cells))):
-            about[at].append(cells[at])
+            headings[at].append(cells[at])
             if kind == "statistic" and cells[at]:
                 statistics_at[at] = (number, cells[at])
             if kind == "period" and cells[at]:
                 periods_at[at] = (number, cells[at])
-    named = []
+    columns = []
     for at in range(1, width):
-        metrics = {find_metric(text) for text in about[at]} - {None}
+        metrics = {find_metric(text) for text in headings[at]} - {None}
         if len(metrics) == 1:
-            named.append((at, metrics.pop(), find_volume(*about[at])))
+            columns.append((at, metric := metrics.pop(), find_volume(*headings[at])))
             if at in statistics_at:
-                _check_statistic(recording, statistics_at[at][0], named[-1][1], statistics_at[at][1])
-            if at in periods_at and named[-1][1] in NEEDED:
+                _check_statistic(recording, statistics_at[at][0], metric, statistics_at[at][1])
+            if at in periods_at and metric in NEEDED:
                 _add_period(recording, periods, *periods_at[at])
 
     def read_line(number: int, cells: list[str]) -> None:
@@ -399,7 +380,7 @@ def _read_wide_form(recording: Recording, series: Metrics, periods: list[float],
             hint = "The line is cut off: export again."
             raise recording.make_error(number, f"{len(cells)} columns", f"the first line of figures has {width}", hint)
         stamp = parse_iso(cells[0])
-        for at, metric, volume in named:
+        for at, metric, volume in columns:
             if cells[at]:  # the console leaves a cell without a figure empty
                 _put(recording, series, number, volume, metric, stamp=stamp, text=cells[0], value=cells[at])
 
@@ -407,7 +388,7 @@ def _read_wide_form(recording: Recording, series: Metrics, periods: list[float],
 
 
 def _add_period(recording: Recording, periods: list[float], where: int, text: str) -> None:
-    """Adds a period that a file states, seconds, to `periods`, each once."""
+    """Adds the period that a text states, in seconds, to `periods`, each once."""
     period_s = recording.parse_number(where, "period", text.lower().replace("seconds", "").strip())
     if period_s not in periods:
         periods.append(period_s)
@@ -416,10 +397,12 @@ def _add_period(recording: Recording, periods: list[float], where: int, text: st
 # --- the four metrics together --------------------------------------------------------------------
 
 
-def _join(recording: Recording, series: Metrics, periods: list[float], period_s: float | None = None) -> Readings:
-    """Returns the readings of all volumes, the needed metrics of each put together. `period_s`: of
-    the points, where it is known; None: as `periods` (those that an export states) or the times
-    tell."""
+def _combine_metrics(
+    recording: Recording, series: Metrics, periods: list[float], period_s: float | None = None
+) -> Readings:
+    """Returns the readings of all volumes, with the metrics of each in one sample a period.
+    `period_s`: of the points; None: that of `periods` (those that an export states), or of their
+    times. Raises InputError where a needed metric is missing or periods differ."""
     service = _detect_service(recording, series)
     volumes = sorted({volume for volume, metric in series if metric in service.needed})
     for volume in volumes or [UNNAMED]:
@@ -465,8 +448,8 @@ def _join(recording: Recording, series: Metrics, periods: list[float], period_s:
 
 
 def _detect_service(recording: Recording, series: Metrics) -> Service:
-    """Returns the service whose metrics these are; EBS when none of either is there, so that the
-    error names what is missing."""
+    """Returns the service whose needed metrics these are; EBS when there are none, so that the
+    error names what is missing. Raises InputError for both services in one file."""
     services = [service for service in SERVICES if any(metric in service.needed for _, metric in series)]
     if len(services) > 1:
         raise recording.make_error(
@@ -478,10 +461,10 @@ def _detect_service(recording: Recording, series: Metrics) -> Service:
 def _collect_other_metrics(
     recording: Recording, series: Metrics, volume: str, period_s: float
 ) -> dict[str, dict[float, tuple]]:
-    """Returns the metrics besides the four, of this volume or of an unnamed one. Those of another
-    period are left out, with a note."""
+    """Returns the metrics of OPTIONAL_METRICS of this volume, or of the unnamed one. Those of
+    another period are left out, with a note."""
     others = {}
-    for metric in BESIDE:
+    for metric in OPTIONAL_METRICS:
         points = series.get((volume, metric)) or series.get((UNNAMED, metric))
         if not points:
             continue
@@ -495,8 +478,8 @@ def _collect_other_metrics(
 
 
 def _make_observed(others: dict[str, float], rates: list[float], period_s: float) -> Observed:
-    """Returns queue, latencies (ms), utilisation and balance (per cent) of one period; `rates`:
-    reads and writes a second first."""
+    """Returns queue, latencies (ms), utilisation and balance (per cent) of one period. `others`:
+    values of OPTIONAL_METRICS; `rates`: reads and writes a second, then bytes."""
 
     def await_ms(latency: str, total: str, rate: float) -> float | None:
         """Returns a latency in ms, as published in seconds or from the total time of the period;
@@ -528,21 +511,23 @@ def find_stated_period(recording: Recording, periods: list[float]) -> float | No
 
 def _determine_period(recording: Recording, series: Metrics, periods: list[float]) -> float:
     """Returns the seconds between the figures, the same for all metrics; `periods` are those that
-    the file names. Raises InputError where they differ or cannot be told."""
+    the file states. Raises InputError where they differ, or only one time is there."""
     stated_s = find_stated_period(recording, periods)
     times = {key: sorted(points) for key, points in series.items()}
     steps = {key: statistics.median_low([b - a for a, b in pairwise(at)]) for key, at in times.items() if len(at) > 1}
     if len(set(steps.values())) > 1:
         value = f"figures {', '.join(f'{step:g}' for step in sorted(set(steps.values())))} s apart"
         raise recording.make_error("", value, "all metrics need the same period", "Export them with one period.")
-    between = next(iter(steps.values()), None)
+    spacing_s = next(iter(steps.values()), None)
     if stated_s is not None:
-        if stated_s < 1 or (between is not None and abs(between - stated_s) > PERIOD_SLACK_S):
+        if stated_s < 1 or (spacing_s is not None and abs(spacing_s - stated_s) > PERIOD_SLACK_S):
             hint = "Export again with one period."
-            raise recording.make_error("", f"period {stated_s:g} s", f"the figures are {between or 0:g} s apart", hint)
+            raise recording.make_error(
+                "", f"period {stated_s:g} s", f"the figures are {spacing_s or 0:g} s apart", hint
+            )
         return stated_s
-    if between is None:
+    if spacing_s is None:
         raise recording.make_error(
             "", "one time only", "the period cannot be seen from it", "Export at least two periods."
         )
-    return between
+    return spacing_s

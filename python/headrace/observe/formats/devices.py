@@ -54,8 +54,8 @@ ABSURD_NOTE = (
     "beyond what a device can do (some kernels count requests in "
     "flight wrongly). The rates are not touched by that."
 )
-# A device is taken unasked only when it does at least this many times the I/O of the next one.
-CLEAR_WINNER = 2.0
+# A device is taken by default only if it does at least this many times the I/Os of the next one.
+CLEARLY_BUSIEST = 2.0
 
 
 class Observed(NamedTuple):
@@ -74,7 +74,8 @@ NOTHING_OBSERVED = Observed()
 
 
 class Sample(NamedTuple):
-    """One device in one report: rates over the interval, and where it stands in the file."""
+    """One device in one report: rates over the interval, other figures, and where the report is in
+    the file: a line number, or a path in JSON."""
 
     where: int | str
     reads_per_s: float
@@ -129,13 +130,13 @@ class ServerSample(NamedTuple):
 class Readings:
     """The reports that a parser read.
 
-    `interval_s` when the file itself says it; `stamped_at` "end" or "start" of the interval.
+    `interval_s` when the file states it; `stamped_at` "end" or "start" of the interval.
 
     `zone`: of times that carry none themselves, where the tool is known to have one (CloudWatch:
-    UTC). `absent_is_idle`: whether a device that a report does not list did nothing (iostat -z),
-    or was not measured. `described`: what is known of the volumes behind devices. `server`:
-    readings of the database server on them. `free_bytes`: free space by time, seconds since
-    1970. `gaps`: how the source means what is missing, where it does.
+    UTC). `absent_is_idle`: whether a device that a report does not list did nothing (iostat -z), or
+    was not measured. `described`: what is known of the volumes behind devices. `server`: readings
+    of the database server on them. `free_bytes`: free space by time, seconds since 1970. `gaps`:
+    what is to be done about missing reports, one of GAPS.
     """
 
     tool: str
@@ -152,7 +153,7 @@ class Readings:
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Choices of the user besides the file. `gaps` None: as the source means what is missing."""
+    """Options of the user for a workload of a recording. `gaps` None: as the readings say."""
 
     device: str | None = None
     interval_s: float | None = None
@@ -182,15 +183,15 @@ def make_sample(
 
 
 def _remove_absurd_figures(recording: Recording, observed: Observed, reads: float, writes: float) -> Observed:
-    """Returns the figures besides the rates, without those that are not a measurement: latencies of
-    no I/O (printed as 0) and absurd ones."""
-    read_await, write_await, both_await, queue, util, balance = observed
+    """Returns the figures besides the rates, without those that are not measurements: latencies of
+    no I/O (printed as 0), and absurd figures, with a note in the recording."""
+    read_await, write_await, await_ms, queue, util, balance = observed
     if util is not None and 100.0 < util <= MOST_UTIL_PERCENT:
         util = 100.0
     plausible = Observed(
         read_await if reads > 0 else None,
         write_await if writes > 0 else None,
-        both_await if reads + writes > 0 else None,
+        await_ms if reads + writes > 0 else None,
         queue,
         util,
         balance,
@@ -208,8 +209,8 @@ def _remove_absurd_figures(recording: Recording, observed: Observed, reads: floa
 
 
 def _reconcile_rates(recording: Recording, where: int | str, what: str, ops: float, kib: float) -> tuple[float, float]:
-    """Returns I/Os and KiB a second that fit together: both 0 where one is, else an I/O within the
-    sizes that exist. Raises InputError where they contradict each other."""
+    """Returns I/Os and KiB a second that agree: both 0 where one is 0, else with a mean size that
+    an I/O can have. `what`: read or write. Raises InputError where they contradict each other."""
     if ops == 0.0:
         # Below 0.005 I/Os a second sysstat prints 0.00; even then no more than this many KiB/s can
         # have moved.
@@ -235,22 +236,24 @@ def build_device_series(
     series.
 
     Columns: `reads_per_s`, `writes_per_s`, `read_kib_s`, `write_kib_s`, and OBSERVED_COLUMNS.
-    Intervals without a report are left out. Raises InputError.
+    Intervals without a report are left out. Adds notes to `recording`, and may drop reports of
+    `readings`. Raises InputError.
     """
-    device, samples = _choose(recording, readings, chosen)
+    device, samples = _choose_device(recording, readings, chosen)
     interval_s = _determine_interval(recording, readings, interval_s)
     starts = [slot * interval_s for slot in _assign_slots(recording, readings, interval_s)]
     columns: dict[str, list[float | None]] = {rate: [getattr(sample, rate) for sample in samples] for rate in RATES}
     columns |= {name: [getattr(sample.observed, name) for sample in samples] for name in OBSERVED_COLUMNS}
-    first, back = readings.reports[0].stamp, _compute_stamp_delay_s(readings, interval_s)
-    begin_s = None if first is None else first.epoch_s - back
-    local_s = None if first is None else (first.local - EPOCH).total_seconds() - back
+    first, delay_s = readings.reports[0].stamp, _compute_stamp_delay_s(readings, interval_s)
+    begin_s = None if first is None else first.epoch_s - delay_s
+    local_s = None if first is None else (first.local - EPOCH).total_seconds() - delay_s
     series = TimeSeries(recording.name, recording.sha256, starts, [interval_s] * len(starts), columns, begin_s, local_s)
     return device, interval_s, series
 
 
 def build(recording: Recording, readings: Readings, options: ImportOptions) -> OpenWorkload:
-    """Returns the workload of one device of a recording. Raises InputError."""
+    """Returns the workload of one device of a recording. Adds notes to `recording`, and may drop
+    reports of `readings`. Raises InputError."""
     gaps = readings.gaps if options.gaps is None else check_choice("gaps", options.gaps, GAPS)
     if not readings.reports:
         raise recording.make_error(
@@ -289,10 +292,13 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
 
 
 def _build_points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float, idle: bool) -> pl.DataFrame:
-    """Returns the points of a workload: for each interval a row of the series, and whether it was
-    filled in (`idle`: with zeros)."""
-    taken, filled = [row for row, _ in rows], pl.Series([missing for _, missing in rows])
-    frame = pl.DataFrame({name: pl.Series(column, dtype=pl.Float64) for name, column in series.columns.items()})[taken]
+    """Returns the points of a workload. `rows`: for each interval the row of the series that stands
+    for it, and whether the interval was missing; such a point repeats the rates of the row, or is
+    zero with `idle`."""
+    indexes, filled = [row for row, _ in rows], pl.Series([missing for _, missing in rows])
+    frame = pl.DataFrame({name: pl.Series(column, dtype=pl.Float64) for name, column in series.columns.items()})[
+        indexes
+    ]
     if idle:
         frame = frame.with_columns(pl.when(filled).then(0.0).otherwise(pl.col(rate)).alias(rate) for rate in RATES)
     # A report that is held repeats the rates; what else was observed belongs to its own
@@ -318,43 +324,43 @@ def _build_points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: 
 
 def rank_devices(readings: Readings) -> list[str]:
     """Returns the devices of a recording, those with the most I/Os first."""
-    return _sort_by_weight(_sum_weights(readings))
+    return _sort_by_iops(_sum_iops(readings))
 
 
-def _sum_weights(readings: Readings) -> dict[str, float]:
+def _sum_iops(readings: Readings) -> dict[str, float]:
     """Returns the I/Os a second of each device, added up over the reports."""
-    weight: dict[str, float] = {}
+    iops: dict[str, float] = {}
     for report in readings.reports:
         for device, sample in report.devices.items():
-            weight[device] = weight.get(device, 0.0) + sample.reads_per_s + sample.writes_per_s
-    return weight
+            iops[device] = iops.get(device, 0.0) + sample.reads_per_s + sample.writes_per_s
+    return iops
 
 
-def _sort_by_weight(weight: dict[str, float]) -> list[str]:
-    return sorted(weight, key=lambda device: (-weight[device], device))
+def _sort_by_iops(iops: dict[str, float]) -> list[str]:
+    return sorted(iops, key=lambda device: (-iops[device], device))
 
 
-def _choose(recording: Recording, readings: Readings, chosen: str | None) -> tuple[str, list[Sample]]:
-    """Returns the name and samples of the named devices (joined by +), or, with None, of the one
-    that is clearly the busiest. Raises InputError where a name is not there or the choice is
-    open."""
-    weight = _sum_weights(readings)
-    if not weight:
+def _choose_device(recording: Recording, readings: Readings, chosen: str | None) -> tuple[str, list[Sample]]:
+    """Returns the name and samples of the devices in `chosen` (joined by +); with None, of the
+    device that is clearly the busiest, which a note names. Raises InputError where a name is not in
+    the recording, or no device is clearly the busiest."""
+    iops = _sum_iops(readings)
+    if not iops:
         hint = "Record without -z, or name the device to the tool."
         raise recording.make_error("", "no devices", f"{readings.tool} listed none", hint)
-    order = _sort_by_weight(weight)
+    order = _sort_by_iops(iops)
     count = len(readings.reports)
-    listing = ", ".join(f"{clip(device, 40)} ({weight[device] / count:,.1f} IOPS)" for device in order[:12])
+    listing = ", ".join(f"{clip(device, 40)} ({iops[device] / count:,.1f} IOPS)" for device in order[:12])
     if chosen is not None:
-        members = [_find_listed_name(member.strip(), weight) for member in chosen.split("+")]
+        members = [_find_listed_name(member.strip(), iops) for member in chosen.split("+")]
         for member in members:
-            if member not in weight:
+            if member not in iops:
                 raise refuse.input(f"device {clip(member)!r}", f"is not in {recording.name}", f"There are: {listing}.")
         if len(set(members)) != len(members):
             raise refuse.input(f"device {clip(chosen)!r}", "names a device twice", f"There are: {listing}.")
         return "+".join(members), _sum_members(recording, readings, members)
     if len(order) > 1:
-        if weight[order[0]] < CLEAR_WINNER * weight[order[1]] or weight[order[0]] == 0.0:
+        if iops[order[0]] < CLEARLY_BUSIEST * iops[order[1]] or iops[order[0]] == 0.0:
             rule = "none does clearly more than the others"
             hint = f"Name one, or several with + between them: {listing}."
             raise refuse.input(f"{recording.name}: {len(order)} devices", rule, hint)
@@ -369,8 +375,9 @@ def _find_listed_name(member: str, listed: dict) -> str:
 
 
 def _sum_members(recording: Recording, readings: Readings, members: list[str]) -> list[Sample]:
-    """Returns the samples of the members added up, one a report; a member the report leaves out was
-    idle (iostat -z)."""
+    """Returns the samples of the members together, one for each report. A member that a report
+    leaves out was idle (iostat -z), or the report is dropped from `readings` where it was not
+    measured; so is a last report that was cut off."""
     whole = [all(member in report.devices for member in members) for report in readings.reports[-2:]]
     if whole == [True, False]:
         readings.reports.pop()
@@ -396,17 +403,17 @@ def _sum_members(recording: Recording, readings: Readings, members: list[str]) -
 
 
 def _combine_members(where: int | str, members: list[Sample]) -> Sample:
-    """Returns the members of an array as one device: rates and queues add up, latency is the mean
-    of an I/O, the fullest member counts."""
+    """Returns the members of an array as one device: rates and queues are added, latencies are
+    means over the I/Os, utilisation is the highest and the balance the lowest."""
     if len(members) == 1:
         return members[0]
     rates = {name: sum(getattr(member, name) for member in members) for name in RATES}
     reads, writes = [member.reads_per_s for member in members], [member.writes_per_s for member in members]
-    read_await, write_await, both, queue, util, balance = zip(*(member.observed for member in members), strict=True)
+    read_await, write_await, await_ms, queue, util, balance = zip(*(member.observed for member in members), strict=True)
     observed = Observed(
-        _mean(read_await, reads),
-        _mean(write_await, writes),
-        _mean(both, [sum(pair) for pair in zip(reads, writes, strict=True)]),
+        _compute_weighted_mean(read_await, reads),
+        _compute_weighted_mean(write_await, writes),
+        _compute_weighted_mean(await_ms, [sum(pair) for pair in zip(reads, writes, strict=True)]),
         None if None in queue else sum(queue),
         None if None in util else max(util),
         None if None in balance else min(balance),
@@ -414,8 +421,9 @@ def _combine_members(where: int | str, members: list[Sample]) -> Sample:
     return Sample(where, **rates, observed=observed)
 
 
-def _mean(values: tuple, weights: list[float]) -> float | None:
-    """Returns the mean weighted by rates; None when a member that did I/O has no figure."""
+def _compute_weighted_mean(values: tuple, weights: list[float]) -> float | None:
+    """Returns the mean of the values that have a weight; None where one of them is None, or none
+    has a weight."""
     used = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0]
     if not used or any(value is None for value, _ in used):
         return None
@@ -476,9 +484,8 @@ def _check_order(recording: Recording, readings: Readings, stamps: list[Stamp]) 
 
 
 def _assign_slots(recording: Recording, readings: Readings, interval_s: float) -> list[int]:
-    """Returns the interval of the grid that each report fills.
-
-    Rounded step by step, so slow drift makes no gaps.
+    """Returns for each report the number of its interval on an even grid. Each step between reports
+    is rounded, so that slow drift makes no gaps. Raises InputError where the interval changes.
     """
     reports = readings.reports
     stamps = [report.stamp for report in reports if report.stamp is not None]
@@ -507,8 +514,8 @@ def _assign_slots(recording: Recording, readings: Readings, interval_s: float) -
 def _fill_gaps(
     recording: Recording, readings: Readings, series: TimeSeries, gaps: str, interval_s: float
 ) -> list[tuple[int, bool]]:
-    """Returns for each interval of an even grid the report that stands for it, and whether it
-    stands for a missing one."""
+    """Returns for each interval of an even grid the index of its report, and whether that is the
+    report before a gap instead. Notes gaps in the recording. Raises InputError for too many."""
     slots = [round(start / interval_s) for start in series.start_s]
     total, missing = slots[-1] + 1, slots[-1] + 1 - len(slots)
     if missing:
@@ -535,21 +542,21 @@ def _fill_gaps(
 
 
 def _compute_stamp_delay_s(readings: Readings, interval_s: float) -> float:
-    """Returns how long after the beginning of its interval a report is stamped, seconds."""
+    """Returns the seconds from the beginning of an interval to the time that its report prints."""
     return interval_s if readings.stamped_at == "end" else 0.0
 
 
 def determine_begin(
     recording: Recording, readings: Readings, interval_s: float, given: str | datetime | None
 ) -> Stamp | None:
-    """Returns when the first interval begins: by the times of the reports, else as given; None
-    where neither is known. A given zone counts where the times have none. Raises InputError where
-    what is given contradicts the times."""
-    first, back_s = readings.reports[0].stamp, _compute_stamp_delay_s(readings, interval_s)
+    """Returns when the first interval begins: by the times of the reports, else as `given`; None
+    where neither is known. The zone of `given` counts where the times have none. Raises InputError
+    where `given` contradicts the times."""
+    first, delay_s = readings.reports[0].stamp, _compute_stamp_delay_s(readings, interval_s)
     own = None
     if first is not None:
-        local = first.local - timedelta(seconds=back_s)
-        own = Stamp(first.epoch_s - back_s, local, first.zone or readings.zone)
+        local = first.local - timedelta(seconds=delay_s)
+        own = Stamp(first.epoch_s - delay_s, local, first.zone or readings.zone)
     if given is None:
         return own
     text = given.isoformat() if isinstance(given, datetime) else str(given)
@@ -561,7 +568,7 @@ def determine_begin(
     zoned = own.zone is not None and stamp.zone is not None
     later_s = stamp.epoch_s - own.epoch_s if zoned else (stamp.local - own.local).total_seconds()
     # The begin of the first interval, or the time that its report prints.
-    if min(abs(later_s), abs(later_s - back_s)) > STAMP_SLACK_S:
+    if min(abs(later_s), abs(later_s - delay_s)) > STAMP_SLACK_S:
         begin = own.local.isoformat(timespec="seconds")
         rule = f"the file's own times begin at {begin}{f' {own.zone}' if own.zone else ''}"
         hint = (

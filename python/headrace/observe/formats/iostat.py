@@ -15,8 +15,8 @@ from headrace.observe.formats.json_text import get_sysstat_host, yield_tables
 from headrace.observe.recording import Recording, read_lines
 
 BANNER = re.compile(r"Linux \S+ \(")
-# A command line that was copied from a terminal: iostat and its words, behind a prompt or not.
-COMMAND = re.compile(r"(?:.*[\s/#$%>])?iostat(?P<words>(?:\s+\S+)*)\s*\Z")
+# A command line that was copied from a terminal: iostat and its arguments, behind a prompt or not.
+COMMAND = re.compile(r"(?:.*[\s/#$%>])?iostat(?P<arguments>(?:\s+\S+)*)\s*\Z")
 PROMPT = re.compile(r".*[#$%>]\s*\Z")
 # KiB in one unit of the column; a sector is 512 B whatever the disk (kernel,
 # Documentation/block/stat).
@@ -28,16 +28,16 @@ OTHER_IO_NOTE = "Discards were left out: they move no data, though EBS may count
 
 
 def parse(recording: Recording) -> Readings:
-    """Returns reports of an iostat file. Raises InputError."""
+    """Returns the reports in a recording of iostat, as text or JSON. Raises InputError."""
     if recording.text.lstrip().startswith("{"):
         return _parse_json(recording)
     reader = _TextReader(recording)
     read_lines(recording, list(enumerate(recording.lines, start=1)), reader.read_line, lambda: reader.reports)
-    return _finish(recording, reader.reports, reader.stamp_texts, reader.interval_s)
+    return _make_readings(recording, reader.reports, reader.stamp_texts, reader.interval_s)
 
 
 class _TextReader:
-    """Line by line: a banner, a time, the CPU block, a table of devices."""
+    """Reads iostat's text line by line: a banner, a time, the CPU block, a table of devices."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -66,7 +66,7 @@ class _TextReader:
         elif words[0].rstrip(":") == "Device":
             self._read_header(number, words)
         elif command := COMMAND.match(line):
-            self._read_command(number, command["words"].split())
+            self._read_command(number, command["arguments"].split())
         elif self.cpu_values_follow:
             for word in words:
                 self.recording.parse_number(number, "a CPU figure", word)
@@ -76,16 +76,17 @@ class _TextReader:
         elif line.strip() != "^C" and not PROMPT.match(line):
             self._refuse_line(number, line, words)
 
-    def _read_command(self, number: int, words: list[str]) -> None:
-        """Takes the interval and -y from a command line of iostat. A second must be alike."""
-        words = words[: next((at for at, word in enumerate(words) if word[0] in ">|;&"), len(words))]
-        interval = next((float(word) for word in words if word.isascii() and word.isdigit()), None)
+    def _read_command(self, number: int, arguments: list[str]) -> None:
+        """Takes the interval and -y from the arguments of a command line of iostat. Raises
+        InputError if its interval is not that of an earlier one."""
+        arguments = arguments[: next((at for at, word in enumerate(arguments) if word[0] in ">|;&"), len(arguments))]
+        interval = next((float(word) for word in arguments if word.isascii() and word.isdigit()), None)
         if self.interval_s is not None and interval is not None and interval != self.interval_s:
             hint = "Two recordings were joined: import them one by one."
             rule = f"the command line above it has {self.interval_s:g} s"
             raise self.recording.make_error(number, f"iostat with {interval:g} s", rule, hint)
         self.interval_s = interval or self.interval_s
-        short = [word for word in words if word.startswith("-") and not word.startswith("--")]
+        short = [word for word in arguments if word.startswith("-") and not word.startswith("--")]
         self.skips_boot = any("y" in word for word in short)
         self.since_boot, self.columns, self.cpu_values_follow = not self.skips_boot, [], False
 
@@ -128,7 +129,7 @@ class _TextReader:
 
 
 def check_columns(recording: Recording, where: int | str, columns: list[str]) -> None:
-    """Refuses a table without reads and writes apart: iostat without -x, or with -s."""
+    """Raises InputError for a table that has reads and writes together (no -x, or -s)."""
     for needed, names in (("r/s", ("r/s",)), ("w/s", ("w/s",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         matches = [column for column in columns if column in names]
         if not matches:
@@ -142,7 +143,7 @@ def check_columns(recording: Recording, where: int | str, columns: list[str]) ->
 
 
 def make_iostat_sample(recording: Recording, where: int | str, figures: dict[str, float]) -> Sample:
-    """Returns one device's line as a sample; bytes are held against the printed mean sizes."""
+    """Returns a device's line as a sample. Raises InputError where sizes contradict its bytes."""
     read_kib = sum(figures[name] * factor for name, factor in READ_COLUMNS.items() if name in figures)
     write_kib = sum(figures[name] * factor for name, factor in WRITE_COLUMNS.items() if name in figures)
     reads, writes = figures["r/s"], figures["w/s"]
@@ -162,7 +163,7 @@ def make_iostat_sample(recording: Recording, where: int | str, figures: dict[str
 
 
 def make_observed(figures: dict[str, float]) -> Observed:
-    """Returns latency, queue and utilisation in sysstat's names of any age; ms and per cent."""
+    """Returns latencies (ms), queue and utilisation (per cent) of a line of sysstat, old or new."""
     apart = "r_await" in figures and "w_await" in figures
     return Observed(
         figures["r_await"] if apart else None,
@@ -192,8 +193,8 @@ def _check_size(
 
 
 def _parse_json(recording: Recording) -> Readings:
-    """Reads the reports of `iostat -o JSON`; the first is the mean since boot and is marked so.
-    Raises InputError for a damaged document."""
+    """Returns the reports of `iostat -o JSON`, without the first, the mean since boot. Raises
+    InputError for a damaged document."""
     host = get_sysstat_host(recording)
     reports, stamps = [], []
     for place, entry in yield_tables(recording, "statistics", host.get("statistics")):
@@ -209,14 +210,14 @@ def _parse_json(recording: Recording) -> Readings:
         if stamp is not None and not isinstance(stamp, str):
             raise recording.make_error(place, "timestamp", "must be text", "The file is damaged.")
         stamps.append((place, stamp) if stamp else None)
-    return _finish(recording, reports, stamps)
+    return _make_readings(recording, reports, stamps)
 
 
-def _finish(
+def _make_readings(
     recording: Recording, reports: list[DeviceReport], stamp_texts: list, interval_s: float | None = None
 ) -> Readings:
-    """Returns the reports without those since boot. `interval_s`: of the command line; times in the
-    file come before it."""
+    """Returns the reports with their times, without those since boot (`restarted`), which are
+    noted. `interval_s`: of the command line; times in the file count more. Raises InputError."""
     if not reports:
         raise recording.make_error("", "no table of devices", "is in the file", "Record with iostat -xt 1.")
     stamped = [text for text in stamp_texts if text]
@@ -243,7 +244,7 @@ def _finish(
         rule = "is in the file: a mean of weeks says nothing of the day"
         raise recording.make_error("", "only the report since boot", rule, "Give iostat an interval: iostat -xt 1.")
     if stamped:
-        # A single report is left: the time of the one before it, left out, says how long it lasted.
+        # A single report lasted since the time of the one before it, which was left out.
         interval_s = _find_only_interval(reports, measured)
     return Readings("iostat", measured, interval_s=interval_s)
 

@@ -26,19 +26,16 @@ def load_json(recording: Recording, element_of: str | None = None) -> dict:
 
 
 def load_all_json(recording: Recording, element_of: str | None = None) -> list[dict]:
-    """Returns the objects a file holds one after the other, as `cat a.json b.json` gives them.
-
-    Raises InputError.
-
+    """Returns the objects that stand one after the other in a file, as after `cat a.json b.json`.
     With `element_of`, a last object that ends too early is read up to the last whole element of its
-    array of that name, with a note.
+    array of that name, with a note. Raises InputError.
     """
     text, documents, at = recording.text, [], _skip_whitespace(recording.text, 0)
     while at < len(text):
         try:
             document, at = _decode_value(recording, text, at)
         except InputError as error:
-            whole = _without_last(text[at:], element_of) if element_of and error.rule == CUT_RULE else None
+            whole = _close_after_last_element(text[at:], element_of) if element_of and error.rule == CUT_RULE else None
             if whole is None:
                 raise
             recording.notes.append(describe_cut(error))
@@ -91,7 +88,7 @@ def as_list(recording: Recording, where: str, value: object) -> list:
 
 
 def get_sysstat_host(recording: Recording) -> dict:
-    """Returns the only host in a JSON file of sysstat (iostat -o JSON, sadf -j)."""
+    """Returns the only host in JSON of sysstat (iostat -o JSON, sadf -j). Raises InputError."""
     document = as_table(recording, "sysstat", load_json(recording, element_of="statistics").get("sysstat"))
     hosts = as_list(recording, "sysstat.hosts", document.get("hosts"))
     if len(hosts) != 1:
@@ -102,12 +99,12 @@ def get_sysstat_host(recording: Recording) -> dict:
 
 
 def yield_tables(recording: Recording, where: str, value: object) -> Iterator[tuple[str, dict]]:
-    """Yields (place, object) of each object in an array."""
+    """Yields (place, object) of each object in an array. Raises InputError for another element."""
     for index, item in enumerate(as_list(recording, where, value)):
         yield f"{where}[{index}]", as_table(recording, f"{where}[{index}]", item)
 
 
-def _without_last(text: str, array: str) -> str | None:
+def _close_after_last_element(text: str, array: str) -> str | None:
     """Returns the text up to the last whole element of the array of that name, its brackets closed;
     None when there is no such element."""
     open_brackets: list[str] = []

@@ -1,9 +1,9 @@
-"""Pages of get-metric-data read at once: typed JSON, a series as two arrays.
+"""Reads pages of get-metric-data fast: typed JSON, each series into two arrays.
 
 A page of a fleet has a million figures. Read point by point, as `cloudwatch` does, it takes a
-minute; here the JSON goes into arrays, and times that many series share are parsed once. Nothing is
-refused here: where anything is not as CloudWatch writes it, there is no answer, and the reader that
-says what is wrong, and where, reads it again.
+minute; here the JSON goes into arrays, and times that many series share are parsed once. A file
+that is not as CloudWatch writes it is not read here: `cloudwatch`, which reads it then, says what
+is wrong, and where.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 
 from headrace.observe.clock import parse_iso
 from headrace.observe.formats.cloudwatch import EBS, LEFT_OUT, find_metric, find_volume
+from headrace.observe.recording import ABSURD
 
 # msgspec's words where a document ends and another follows.
 _FOLLOWS = re.compile(r"trailing characters \(byte (\d+)\)")
-MOST_VALUE = 1e15  # as `Recording.number`: no counter of a disk comes near
 WHOLE_SLACK = 1e-6  # of a sum: what a float of 1e15 is off by; as `cloudwatch`
 NOT_DELIVERED = ("InternalError", "Forbidden")  # StatusCode of a metric that is not there
-MOST_TEXT = 60  # characters of a label that are told, as `cloudwatch`
+MOST_TEXT = 60  # characters of a label in a note, as `cloudwatch`
 
 
 class _Result(msgspec.Struct, rename="pascal"):
@@ -40,8 +40,8 @@ class _Page(msgspec.Struct, rename="pascal"):
 
 @dataclass(frozen=True)
 class MetricSeries:
-    """Points of one metric of one volume, "" where no label says of which: begins in seconds since
-    1970, and figures. Series of the same times share the array of them."""
+    """Points of one metric of one volume ("" where no label names it): the beginnings of their
+    periods in seconds since 1970, and their values. Series with the same times share that array."""
 
     volume: str
     metric: str
@@ -50,8 +50,8 @@ class MetricSeries:
 
 
 def read_pages(content: bytes) -> tuple[list[MetricSeries], list[str]] | None:
-    """Returns the series of a file of pages, one after the other, and notes of what was left out;
-    None where it is anything else, or not in order."""
+    """Returns the series in a file of pages that follow each other, and notes on metrics that were
+    left out; None for another file, or one with an error in it."""
     pages = _parse_pages(content)
     if not pages or pages[-1].next_token:
         return None
@@ -63,7 +63,7 @@ def read_pages(content: bytes) -> tuple[list[MetricSeries], list[str]] | None:
         if metric is None:
             notes[f"Left out: {str(result.label or result.id)[:MOST_TEXT]!r}, {LEFT_OUT}."] = None
             continue
-        at = times.of(result.timestamps)
+        at = times.parse(result.timestamps)
         values = np.array(result.values, dtype=float) + 0.0  # -0.0 becomes 0.0
         if at is None or len(at) != len(values) or result.status_code in NOT_DELIVERED or not _is_sound(metric, values):
             return None
@@ -94,22 +94,22 @@ def _parse_pages(content: bytes) -> list[_Page] | None:
 
 
 class _Times:
-    """Lists of times as arrays, each text and each list once."""
+    """Parses lists of times into arrays, each distinct list and each distinct time once."""
 
     def __init__(self) -> None:
         self.lists: dict[bytes, np.ndarray | None] = {}
         self.stamps: dict[str, float | None] = {}
 
-    def of(self, raw: msgspec.Raw) -> np.ndarray | None:
-        """Returns seconds since 1970, each once; None where they are not CloudWatch times."""
+    def parse(self, raw: msgspec.Raw) -> np.ndarray | None:
+        """Returns the times in seconds since 1970; None where one is not a time, or is there
+        twice."""
         text = bytes(raw)
         if text not in self.lists:
             self.lists[text] = self._parse_times(text)
         return self.lists[text]
 
     def _parse_times(self, text: bytes) -> np.ndarray | None:
-        """Returns a JSON list of times as seconds since 1970; None where one is not a time of
-        CloudWatch's or is there twice."""
+        """Returns what `parse` does, for a list that was not parsed before."""
         try:
             words = msgspec.json.decode(text, type=list[str])
         except msgspec.DecodeError:
@@ -129,7 +129,7 @@ def _is_sound(metric: str, values: np.ndarray) -> bool:
     bytes."""
     if not len(values):
         return True
-    if not (values.min() >= 0.0 and values.max() <= MOST_VALUE):  # a NaN is neither
+    if not (values.min() >= 0.0 and values.max() <= ABSURD):  # a NaN is neither
         return False
     whole = np.abs(values - np.rint(values)) <= WHOLE_SLACK * np.maximum(1.0, values)
     return metric not in EBS.needed or bool(whole.all())

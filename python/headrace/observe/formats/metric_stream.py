@@ -55,8 +55,9 @@ class StreamPoint(msgspec.Struct):
 
 
 def yield_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Iterator[tuple[int, StreamPoint]]:
-    """Yields the points of a file in OpenTelemetry format, each with the number of its record. A
-    last record that is cut off is left out, and noted. Raises InputError for what is no such file.
+    """Yields the points of a file in OpenTelemetry format, each with the number of its record (from
+    1). A last record that is cut off is left out, with a note in `notes`. Raises InputError for
+    another file, CouldNotRun without the extra `otlp`.
     """
     try:
         from google.protobuf.message import DecodeError
@@ -87,8 +88,8 @@ def yield_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Iter
 
 
 def _yield_points(record: ExportMetricsServiceRequest) -> Iterator[StreamPoint]:
-    """Yields the points of one record, metric by metric, with the account they are of ("" if
-    unnamed)."""
+    """Yields the points of one record, metric by metric, each with its account ("" if the record
+    does not name it)."""
     for resource in record.resource_metrics:
         account = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}.get(
             "cloud.account.id", ""
@@ -100,8 +101,8 @@ def _yield_points(record: ExportMetricsServiceRequest) -> Iterator[StreamPoint]:
 
 
 def _make_point(metric: Metric, point: SummaryDataPoint, account: str) -> StreamPoint:
-    """Returns one summary of a metric as CloudWatch names it; extremes that it lacks are NaN, and
-    `period_s` is None where it lasted no time."""
+    """Returns a summary of a metric as a point, in CloudWatch's names. A missing extreme is NaN,
+    and `period_s` is None where start and end are the same."""
     names = _get_names(point)
     namespace, _, plain = metric.name.removeprefix(NAMED).rpartition("/")
     extremes = {quantile.quantile: quantile.value for quantile in point.quantile_values}
@@ -120,7 +121,8 @@ def _make_point(metric: Metric, point: SummaryDataPoint, account: str) -> Stream
 
 
 def _get_names(point: SummaryDataPoint) -> dict[str, str]:
-    """Returns namespace, metric and dimensions, of 1.0 (attributes) or 0.7 (labels)."""
+    """Returns namespace, metric and dimensions in the attributes (1.0) or labels (0.7) of a
+    point."""
     names: dict[str, str] = {}
     for attribute in point.attributes:
         if attribute.key == "Dimensions":

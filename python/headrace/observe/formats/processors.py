@@ -1,8 +1,7 @@
-"""The processors in a recording of disks: iostat's avg-cpu, vmstat's us, sy, id, wa and st, and the
-table of sar -u next to that of sar -d.
+"""Reads the processors in a recording of disks: iostat's avg-cpu, vmstat's us, sy, id, wa and st,
+and the table of sar -u next to that of sar -d.
 
-Lines that cannot be read here are left out: the recording is of disks, and its readers refuse what
-is damaged.
+A recording that cannot be read here has no processors: the readers of disks refuse damaged files.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ COUNT = re.compile(r"\((\d+) CPU\)")
 IOSTAT = ("%user", "%nice", "%system", "%iowait", "%steal", "%idle")
 JSON = ("user", "nice", "system", "iowait", "steal", "idle")
 VMSTAT = ("us", None, "sy", "wa", "st", "id")
-EVERY = "all"  # sar's row of all processors
+ALL_PROCESSORS = "all"  # sar's row of all processors
 
 
 @dataclass(frozen=True)
 class ProcessorShares:
-    """Per cent of all processors in one report; `user` without what is nice."""
+    """Shares of all processors in one report, in per cent; `user` without `nice`."""
 
     user: float
     nice: float
@@ -36,7 +35,7 @@ class ProcessorShares:
 
 @dataclass(frozen=True)
 class RecordedProcessors:
-    """`count`: processors of the host, None where the file does not say; a report each."""
+    """The processors of a host: their `count` (None: not known), and shares in each report."""
 
     count: int | None
     reports: tuple[ProcessorShares, ...]
@@ -97,7 +96,7 @@ def _read_sar(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
             header = words[words.index("CPU") :]
         elif not words or words[0].endswith(":"):
             header = []
-        elif header and words[-len(header)] == EVERY:
+        elif header and words[-len(header)] == ALL_PROCESSORS:
             row = dict(zip(header, words[-len(header) :], strict=True))
             shares.append(_parse_shares([row.get(name, row.get(LONG.get(name, name))) for name in IOSTAT]))
     return _parse_count(recording), shares
@@ -107,7 +106,7 @@ LONG = {"%user": "%usr", "%system": "%sys"}  # as `sar -u ALL` calls them
 
 
 def _parse_shares(values: list) -> ProcessorShares:
-    """Raises ValueError and TypeError for what is not a figure; what a tool does not have is 0."""
+    """Returns the shares of these texts, 0 for None. Raises ValueError for other texts."""
     return ProcessorShares(*(float(str(value or 0).replace(",", ".")) for value in values))
 
 

@@ -89,7 +89,7 @@ KIB = 1_024.0
 
 @dataclass
 class _Counter:
-    """One series: its labels and its samples by time, seconds since 1970."""
+    """A series: its labels, where it stands in the file, and its samples by seconds since 1970."""
 
     labels: dict[str, str]
     where: str
@@ -115,11 +115,11 @@ class _Counter:
 
 
 def parse(recording: Recording, interval_s: float | None = None) -> Readings:
-    """Returns reports of the disks in answers of Prometheus. `interval_s`: between the points that
-    were asked for; None: as the samples lie apart. Raises InputError."""
+    """Returns the reports of disks, or of InnoDB, in answers of Prometheus. `interval_s`: between
+    reports; None: the usual distance of the samples. Raises InputError."""
     counters = _read_counters(recording)
-    disks = _keep_finest(recording, [counter for counter in counters if counter.name in DISK])
-    status = _keep_finest(recording, [counter for counter in counters if counter.name.startswith(STATUS)])
+    disks = _select_finest(recording, [counter for counter in counters if counter.name in DISK])
+    status = _select_finest(recording, [counter for counter in counters if counter.name.startswith(STATUS)])
     if not disks and not status:
         raise _make_missing_error(recording, counters)
     hosts = list(dict.fromkeys(counter.host for counter in (disks or status)))
@@ -173,7 +173,7 @@ def parse(recording: Recording, interval_s: float | None = None) -> Readings:
 
 
 def _read_counters(recording: Recording) -> list[_Counter]:
-    """Returns the series of a file that have a name, each once. Raises InputError."""
+    """Returns the series of a file; those without a name are noted. Raises InputError."""
     by_labels: dict[tuple, _Counter] = {}
     samples, unnamed = 0, None
     for where, result in _yield_results(recording):
@@ -190,7 +190,7 @@ def _read_counters(recording: Recording) -> list[_Counter]:
         if len(by_labels) > MAX_SERIES:
             hint = "Ask for one instance, and for node_disk_.* and mysql_global_status_.* only."
             raise recording.make_error("", "too many series", f"at most {MAX_SERIES:,} are read", hint)
-        samples += _take_samples(recording, where, result, counter)
+        samples += _add_samples(recording, where, result, counter)
         if samples > MAX_SAMPLES:
             hint = "Ask for a shorter time, or a longer step."
             raise recording.make_error("", "too many samples", f"at most {MAX_SAMPLES:,} are read", hint)
@@ -206,7 +206,7 @@ def _read_counters(recording: Recording) -> list[_Counter]:
 
 
 def _yield_results(recording: Recording) -> Iterator[tuple[str, dict]]:
-    """Yields (place, one series) of all bodies in a file. Raises InputError."""
+    """Yields (place, series) of all answers in a file. Raises InputError."""
     for number, body in enumerate(_read_bodies(recording), 1):
         place = f"answer {number}"
         if "metric" in body and ("values" in body or "value" in body):
@@ -248,7 +248,7 @@ def _read_bodies(recording: Recording) -> list[dict]:
     return [as_table(recording, f"answer {number}", body) for number, body in enumerate(listed, 1)]
 
 
-def _take_samples(recording: Recording, where: str, result: dict, counter: _Counter) -> int:
+def _add_samples(recording: Recording, where: str, result: dict, counter: _Counter) -> int:
     """Adds the samples of a result to its counter and returns their number. Raises InputError."""
     values = as_list(recording, f"{where}.values", result.get("values"))
     if "timestamps" in result:  # VictoriaMetrics' export: two lists, milliseconds
@@ -293,7 +293,8 @@ def _parse_moment(recording: Recording, place: str, value: object) -> float:
 
 
 def _parse_figure(value: Any) -> float | None:
-    """Returns a counter's finite figure of any size (bytes may pass 1e15); None for others."""
+    """Returns a counter's value, perhaps above 1e15; None if it is not a finite number from 0
+    up."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -309,7 +310,7 @@ def _make_missing_error(recording: Recording, counters: list[_Counter]) -> Input
     return recording.make_error("", clip(names), rule, hint, "node_exporter, collector diskstats")
 
 
-def _keep_finest(recording: Recording, counters: list[_Counter]) -> list[_Counter]:
+def _select_finest(recording: Recording, counters: list[_Counter]) -> list[_Counter]:
     """Returns the counters; where several exporters count for one host (PMM scrapes at three
     resolutions, pairs of Prometheus both), those of the exporter with the most samples."""
     by_host: dict[str, dict[tuple, list[_Counter]]] = {}
@@ -335,8 +336,9 @@ def _keep_finest(recording: Recording, counters: list[_Counter]) -> list[_Counte
 
 
 def _collect_devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
-    """Returns by device its counters (times, values in counts, bytes and seconds). `named`: with
-    the host before the device. Raises InputError where no device has all of them."""
+    """Returns the counters of each device by name: times, and values in counts, bytes or seconds. A
+    device that lacks one of NEEDED is left out, with a note. `named`: whether the host stands
+    before the device. Raises InputError where no device is left."""
     devices: dict[str, dict[str, tuple]] = {}
     for counter in disks:
         device = counter.labels.get("device", "")
@@ -361,7 +363,7 @@ def _collect_devices(recording: Recording, disks: list[_Counter], named: bool) -
 
 
 def _collect_innodb(recording: Recording, status: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
-    """Returns InnoDB's own I/O as a device for each server. Raises InputError."""
+    """Returns InnoDB's own I/O as a device for each server, with a note. Raises InputError."""
     servers: dict[str, dict[str, tuple]] = {}
     figures_of = {name: figure for figure, name in INNODB.items()}
     for counter in status:
@@ -382,19 +384,19 @@ def _name_device(host: str, device: str, named: bool) -> str:
 
 
 def _find_usual_distance(recording: Recording, devices: dict[str, dict[str, tuple]]) -> float:
-    """Returns seconds between the samples as a rule, a whole number. Raises InputError."""
+    """Returns the usual seconds between samples, rounded to a whole number. Raises InputError."""
     steps = np.concatenate([np.diff(figures["reads"][0]) for figures in devices.values()])
     if not len(steps):
         hint = "Ask for a longer time, or a shorter step."
         raise recording.make_error("", "one sample of each counter", "a rate needs two", hint, SOURCE)
-    # The mean of the usual ones: scrapes come a little early and late, and the median keeps that.
+    # The mean of the steps near the median, since each scrape comes a little early or late.
     usual = float(np.median(steps))
     near = steps[(steps > 0.5 * usual) & (steps < 1.5 * usual)]
     return max(1.0, float(round(float(near.mean()))))
 
 
 def _compute_grid(devices: dict[str, dict[str, tuple]], interval_s: float) -> tuple[float, int]:
-    """Returns where the grid begins, in seconds since 1970, and how many intervals it has."""
+    """Returns the begin of the grid in seconds since 1970, and the number of its intervals."""
     begin = min(float(figures["reads"][0][0]) for figures in devices.values())
     end = max(float(figures["reads"][0][-1]) for figures in devices.values())
     # A last scrape that came a little early still closes its interval.
@@ -427,7 +429,7 @@ def _add_device(
     edges: np.ndarray,
     interval_s: float,
 ) -> int:
-    """Puts a device into the reports; how often its counters were reset."""
+    """Adds a device to the reports in which its counters are known; returns their resets."""
     grown, resets = {}, 0
     for figure, (at, values) in figures.items():
         grown[figure], count = _compute_increments(at, values, edges, interval_s)
@@ -484,8 +486,8 @@ def _describe_volumes(counters: list[_Counter], named: bool) -> dict[str, Volume
 def _compute_processors(
     cpus: list[_Counter], hosts: list[str], edges: np.ndarray, interval_s: float
 ) -> dict[str, list[dict[str, float]]]:
-    """Returns by host, for each interval the processors' worth of each mode (user, system, idle
-    ...); an empty one where it is not known."""
+    """Returns by host, for each interval, the number of processors in each mode (user, system, idle
+    ...); without a mode whose time is not known."""
     shares = {}
     for host in hosts:
         modes: dict[str, np.ndarray] = {}
@@ -516,8 +518,8 @@ def _find_status_name(counter: _Counter) -> str | None:
 def _list_server_samples(
     recording: Recording, status: list[_Counter], disks: list[_Counter], edges: np.ndarray
 ) -> list[ServerSample]:
-    """Returns readings of the server's status at the samples nearest to the grid. Among several
-    servers the one on the host of the disks; none where that is not clear."""
+    """Returns the server's status at the samples nearest to the edges of the grid. Among several
+    servers it is the one on the host of the disks; if that is not clear, none, with a note."""
     servers = sorted({counter.host for counter in status})
     if not servers:
         return []

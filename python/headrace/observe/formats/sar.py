@@ -1,8 +1,8 @@
 """`sar -d` as text, and `sadf -d` (CSV) and `sadf -j` (JSON) of the same record.
 
-sar keeps I/Os of a device in one figure (tps) and only the bytes apart, so reads and writes are
-parted by their bytes: one mean size for both. This keeps I/Os and bytes exact and only the share of
-reads uncertain.
+sar has the I/Os of a device in one figure (tps), and only the bytes of reads and writes apart. So
+the I/Os are divided by the bytes, with one mean size for reads and writes: I/Os and bytes are
+exact, the share of reads is not.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_CLOCK_DAY = date(2000, 1, 1)  # stands for a day that the file does not name
 
 
 def parse(recording: Recording) -> Readings:
-    """Returns reports of a sar or sadf file. Raises InputError."""
+    """Returns the reports in a recording of sar or sadf. Raises InputError."""
     start = recording.text.lstrip()
     if start.startswith("{"):
         readings = _parse_json(recording)
@@ -46,20 +46,20 @@ def parse(recording: Recording) -> Readings:
 
 
 def make_sar_sample(recording: Recording, where: int | str, figures: dict[str, float]) -> Sample:
-    """Returns tps, KiB read and KiB written as a sample with one mean size for both."""
+    """Returns a line of sar as a sample: tps are divided into reads and writes by their bytes."""
     read_kib = next(figures[name] * factor for name, factor in READ_COLUMNS.items() if name in figures)
     write_kib = next(figures[name] * factor for name, factor in WRITE_COLUMNS.items() if name in figures)
     if figures.get("dkB/s", figures.get("dkB", 0.0)) > 0:
         recording.note(DISCARD_NOTE)
-    tps, both = figures["tps"], read_kib + write_kib
-    reads = tps * read_kib / both if both else 0.0
+    tps, kib = figures["tps"], read_kib + write_kib
+    reads = tps * read_kib / kib if kib else 0.0
     return make_sample(
-        recording, where, reads, tps - reads if both else 0.0, read_kib, write_kib, make_observed(figures)
+        recording, where, reads, tps - reads if kib else 0.0, read_kib, write_kib, make_observed(figures)
     )
 
 
 def check_columns(recording: Recording, where: int | str, columns: list[str]) -> None:
-    """Refuses a table without tps and bytes apart."""
+    """Raises InputError for a table without tps, or without the bytes of reads and writes apart."""
     for needed, names in (("tps", ("tps",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         if not any(column in names for column in columns):
             hint = "Print the disks: sar -d."
@@ -74,8 +74,7 @@ def check_columns(recording: Recording, where: int | str, columns: list[str]) ->
 
 
 def _parse_text(recording: Recording) -> Readings:
-    """Reads the text of `sar -d`; banners give the days of its times. Raises InputError for
-    a damaged line."""
+    """Returns the reports in the text of `sar -d`. Raises InputError for a damaged line."""
     reader = _TextReader(recording)
     read_lines(recording, list(enumerate(recording.lines, start=1)), reader.read_line, lambda: reader.reports)
     days = parse_days(recording, reader.day_texts) if reader.day_texts else []
@@ -157,8 +156,8 @@ def _split_time(words: list[str]) -> tuple[int | None, list[str]]:
 
 
 def _date_reports(reader: _TextReader, days: list[date]) -> None:
-    """Dates the reports: sar prints times only, so the day comes from the banner, and moves on when
-    the time falls by more than half a day."""
+    """Sets the `stamp` of each report. sar prints times of day only: the day is that of the banner,
+    and one later each time that the time falls by more than half a day."""
     banner, day, before = 0, days[0] if days else NO_CLOCK_DAY, None
     for report, (of_banner, second) in zip(reader.reports, reader.times, strict=True):
         if of_banner != banner and of_banner:
@@ -174,6 +173,7 @@ def _date_reports(reader: _TextReader, days: list[date]) -> None:
 
 
 def _parse_csv(recording: Recording) -> Readings:
+    """Returns the reports of `sadf -d`. Raises InputError for a damaged line."""
     reader = _CsvReader(recording)
     read_lines(recording, list(enumerate(recording.lines, start=1)), reader.read_line, lambda: reader.reports)
     return _stamp_reports(recording, reader.reports, reader.stamps, reader.intervals)
@@ -243,8 +243,8 @@ class _CsvReader:
 
 
 def _parse_json(recording: Recording) -> Readings:
-    """Reads the reports of `sadf -j`; entries without disks are passed over. Raises InputError
-    for a damaged document."""
+    """Returns the reports of `sadf -j`; entries without disks are skipped. Raises InputError for a
+    damaged document."""
     host = get_sysstat_host(recording)
     if host.get("restarts"):
         recording.note(RESTART_NOTE)
@@ -271,8 +271,8 @@ def _add_row(recording: Recording, where: int | str, report: DeviceReport, row: 
 
 
 def _stamp_reports(recording: Recording, reports: list[DeviceReport], stamps: list, intervals: list[float]) -> Readings:
-    """Gives the reports their times, and returns them with the usual interval in seconds (None
-    without reports)."""
+    """Sets the `stamp` of each report, and returns the readings with the median interval in seconds
+    (None without reports)."""
     epochs = [parse_iso(text) if text[:10].isdigit() else None for _, text in stamps]
     moments = epochs if all(epochs) else parse_stamps(recording, stamps)
     for report, stamp in zip(reports, moments, strict=True):

@@ -27,8 +27,8 @@ LEAST_MEMORY_KIB = 65_536
 def parse(
     recording: Recording, read_kib: float | None = None, write_kib: float | None = None, any_unit: bool = False
 ) -> Readings:
-    """Returns reports of a vmstat file; `read_kib`, `write_kib` are the sizes assumed for one I/O.
-
+    """Returns the reports in a recording of vmstat. `read_kib`, `write_kib`: sizes assumed of one
+    I/O; `any_unit`: whether bi and bo are taken for KiB though the memory looks like another unit.
     Raises InputError.
     """
     read_size = check_number(
@@ -71,7 +71,7 @@ class _Reader:
         self.stamped = False
         self.reports: list[DeviceReport] = []
         self.stamps: list[tuple[int, str] | None] = []
-        self.since_header, self.block = 0, None
+        self.since_header, self.rows_per_header = 0, None
         self.most_memory = 0.0
         self.swapped = False
 
@@ -108,10 +108,10 @@ class _Reader:
                 number, "other columns than above", "all headers of a file are the same", hint
             )
         if self.columns:
-            if self.block is None:
-                self.block = self.since_header
-            elif self.since_header < self.block:
-                rule = f"vmstat prints one every {self.block}"
+            if self.rows_per_header is None:
+                self.rows_per_header = self.since_header
+            elif self.since_header < self.rows_per_header:
+                rule = f"vmstat prints one every {self.rows_per_header}"
                 hint = "vmstat was started again here and its next line is a mean since boot: cut the file there and import the parts."
                 raise self.recording.make_error(number, f"a header after {self.since_header} lines", rule, hint)
         self.columns, self.stamped, self.since_header = columns, stamped, 0
@@ -150,8 +150,8 @@ class _Reader:
 
 
 def _add_notes(recording: Recording, reader: _Reader, read_size: float, write_size: float, assumed: bool) -> None:
-    """Notes what vmstat cannot tell: I/Os, which are guessed from sizes in KiB, and single
-    disks."""
+    """Adds notes to the recording on what vmstat does not have: I/Os, which follow from assumed
+    sizes in KiB, and single disks."""
     where = f"default, {SIZES_SOURCE}" if assumed else "as given"
     recording.notes += [
         "The first report was left out: vmstat's first is the mean since boot.",

@@ -24,11 +24,11 @@ FIELDS = {
 # Milliseconds are unsigned 32-bit numbers there (block/genhd.c, diskstats_show).
 WRAPPING = ("read_ms", "write_ms", "io_ms", "weighted_ms")
 WRAP = 2.0**32
-LEVEL = "in_flight"  # of FIELDS, the one that goes down as well
+LEVEL = "in_flight"  # of FIELDS, the only one that may fall
 Figures = TypeVar("Figures", float, "np.ndarray", "pl.Expr")  # arithmetic is the same of all
 CPU = {
     "user_s": (0, 1),
-    "nice_s": (1,),  # of user_s, what yields to everything else
+    "nice_s": (1,),  # part of user_s: processes that yield to all others
     "system_s": (2, 5, 6),
     "idle_s": (3,),
     "iowait_s": (4,),
@@ -37,10 +37,10 @@ CPU = {
 
 
 def resolve_device_names(devices: Sequence[str]) -> dict[str, str]:
-    """Returns the devices as given (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`) by their kernel
-    names. Raises InputError, CouldNotRun."""
+    """Returns `devices` (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`) by their kernel names.
+    Raises InputError for a device that is not there or named twice, CouldNotRun."""
     disks = read_disks(None)
-    given: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for device in devices:
         path = device if device.startswith("/") else f"/dev/{device}"
         # A path below /dev is `!` in sysfs and `/` here, as in cciss/c0d0.
@@ -49,11 +49,11 @@ def resolve_device_names(devices: Sequence[str]) -> dict[str, str]:
             busy = [other for other, row in disks.items() if row["reads"] + row["writes"]]
             hint = f"There are: {', '.join(busy[:20]) or 'none'}."
             raise InputError(device, "is not a block device of this machine", "/proc/diskstats", hint)
-        if name in given:
-            rule = f"is {given[name]} once more" if device != given[name] else "is named twice"
+        if name in by_name:
+            rule = f"is {by_name[name]} once more" if device != by_name[name] else "is named twice"
             raise InputError(device, rule, "", "Name each device once.")
-        given[name] = device
-    return given
+        by_name[name] = device
+    return by_name
 
 
 def find_device(path: str) -> str | None:
@@ -87,8 +87,7 @@ def list_members(name: str) -> list[str]:
 
 
 def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
-    """Returns counters by kernel name, of those named (None: all).
-
+    """Returns the counters of FIELDS of each device, by kernel name; `names` None: of all devices.
     A device that is gone is left out. Raises CouldNotRun without /proc.
     """
     counters = {}
@@ -101,10 +100,10 @@ def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
     return counters
 
 
-def compute_change(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float] | None:
-    """Returns by how much the counters of a device rose between two readings; None where one went
-    back: the device was attached again."""
-    change = {name: now[name] - before[name] for name in now if name in before}
+def compute_change(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float] | None:
+    """Returns by how much the counters of a device rose between two readings; None where a counter
+    fell, since the device was attached again."""
+    change = {name: after[name] - before[name] for name in after if name in before}
     change |= {name: change[name] + WRAP for name in WRAPPING if change.get(name, 0.0) < 0}
     return None if any(value < 0 for name, value in change.items() if name != LEVEL) else change
 
@@ -131,8 +130,8 @@ def count_volume_requests(device: str, change: Mapping[str, Figures]) -> tuple[F
 
 
 def read_host() -> dict[str, float]:
-    """Returns seconds of all processors since boot, load over a minute, bytes of memory that can be
-    had without swapping."""
+    """Returns the seconds of all processors in each mode since boot (`*_s`), the load average of a
+    minute, and the bytes of memory that are available without swapping."""
     ticks = os.sysconf("SC_CLK_TCK")
     # guest time (8, 9) is in user and nice already.
     times = [float(word) / ticks for word in _read("/proc/stat").partition("\n")[0].split()[1:9]]
@@ -159,7 +158,7 @@ def read_pressure() -> dict[str, float]:
 
 
 def _read(path: str) -> str:
-    """Reads a file of the kernel. Raises CouldNotRun where it cannot be read."""
+    """Returns the text of a file in /proc. Raises CouldNotRun where it cannot be read."""
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read()

@@ -57,8 +57,8 @@ CAPABILITY = "root or CAP_SYS_ADMIN (Linux, drivers/nvme/host/ioctl.c), and the 
 
 @dataclass(frozen=True)
 class NvmePage:
-    """`device`: `ebs` or `instance-store`; the counters by name, times in us; of a histogram its
-    bins: from, until (us), count.
+    """A statistics page. `device`: `ebs` or `instance-store`; counters by name, times in us; the
+    bins of each histogram: from, until (us), count.
     """
 
     device: str
@@ -83,7 +83,7 @@ class NvmePage:
 
 
 def read_page(page: bytes) -> NvmePage:
-    """Decodes a page. Raises InputError for bytes that are not a statistics page."""
+    """Returns the statistics page in these bytes. Raises InputError for other bytes."""
     hint = "Take it from a device, or from `headrace volume metrics VOL --nvme --binary`."
     if len(page) != PAGE_BYTES:
         rule = f"is not a statistics page: a page has {PAGE_BYTES:,} bytes"
@@ -104,19 +104,18 @@ def read_page(page: bytes) -> NvmePage:
 def _read_bins(page: bytes, name: str, offset: int) -> tuple[tuple[int, int, int], ...]:
     """Returns the bins of a histogram of the page: from and until in microseconds, and the count
     of I/Os. Raises InputError if it claims more bins than exist."""
-    (many,) = struct.unpack_from("<Q", page, offset)
-    if many > MOST_BINS:
+    (count,) = struct.unpack_from("<Q", page, offset)
+    if count > MOST_BINS:
         hint = "The page is damaged, or of a newer layout: report it with the page."
-        raise refuse_layout.input(f"{name} of {many:,} bins", f"a histogram has at most {MOST_BINS} bins", hint)
-    bounds = struct.iter_unpack("<QQII", page[offset + 8 : offset + 8 + 24 * many])
-    return tuple((lower, upper, count) for lower, upper, count, _ in bounds)
+        raise refuse_layout.input(f"{name} of {count:,} bins", f"a histogram has at most {MOST_BINS} bins", hint)
+    bounds = struct.iter_unpack("<QQII", page[offset + 8 : offset + 8 + 24 * count])
+    return tuple((lower, upper, ios) for lower, upper, ios, _ in bounds)
 
 
 def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl.ioctl) -> NvmePage:
-    """Reads the page of a device such as /dev/nvme1n1 with one admin command.
-
-    At most once a second: the volume answers faster readers late. Raises CouldNotRun, InputError
-    for a device without the page.
+    """Reads the page of a device such as /dev/nvme1n1, with one admin command, and returns it. More
+    than once a second, the volume answers late. Raises CouldNotRun, and InputError for a device
+    without the page.
     """
     data = ctypes.create_string_buffer(PAGE_BYTES)
     command = build_command(ctypes.addressof(data))
@@ -143,10 +142,10 @@ def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl
 def build_command(address: int) -> bytearray:
     """Returns the admin command that reads the page into memory at `address`."""
     # cdw10: the number of the page, and above it the length in words of four bytes, less one.
-    words = LOG_PAGE | (PAGE_BYTES // 4 - 1) << 16
+    cdw10 = LOG_PAGE | (PAGE_BYTES // 4 - 1) << 16
     return bytearray(
         COMMAND.pack(
-            GET_LOG_PAGE, 0, 0, NAMESPACE, 0, 0, 0, address, 0, PAGE_BYTES, words, 0, 0, 0, 0, 0, TIMEOUT_MS, 0
+            GET_LOG_PAGE, 0, 0, NAMESPACE, 0, 0, 0, address, 0, PAGE_BYTES, cdw10, 0, 0, 0, 0, 0, TIMEOUT_MS, 0
         )
     )
 

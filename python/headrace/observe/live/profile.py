@@ -32,10 +32,12 @@ WRITING = re.compile(
 NO_PRIVILEGE = (1142, 1143, 1044, 1227)
 # include/rocksdb/options.h: what a column family has where nothing is said.
 ROCKSDB_DEFAULTS = "write_buffer_size=64m;level0_file_num_compaction_trigger=4"
-# Other accounts' threads are seen with PROCESS; without it these few count as clients.
+# Threads of other accounts are visible with PROCESS; without it, these count as clients.
 IDLE = (
     "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND IN ('Daemon', 'Binlog Dump', 'Binlog Dump GTID')"
 )
+# The variable with the size of each engine's cache, bytes.
+CACHES = {"innodb": "innodb_buffer_pool_size", "myrocks": "rocksdb_block_cache_size"}
 # Bytes on disk of all tables. InnoDB's own list needs PROCESS; it opens no table.
 SIZES = {
     "innodb": (
@@ -48,11 +50,11 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Profile:
-    """`version` as the server says it, `flavor` mysql, percona or mariadb, its global `variables`
-    by name.
+    """A server as it describes itself. `version` as it writes it, `flavor` mysql, percona or
+    mariadb, its global `variables` by name.
 
-    `idle_threads`: of Threads_running, those that do no client's work: who asks, the event
-    scheduler, senders of the binlog. `notes`: what could not be had, and doubts.
+    `idle_threads`: of Threads_running, those that do no client's work: this connection, the event
+    scheduler, senders of the binlog. `notes`: what could not be read, and doubts.
     """
 
     version: str
@@ -64,25 +66,20 @@ class Profile:
 
     @property
     def engines(self) -> tuple[str, ...]:
-        """Returns the engines that are loaded, of those known here."""
-        return tuple(
-            engine
-            for engine, name in (("innodb", "innodb_buffer_pool_size"), ("myrocks", "rocksdb_block_cache_size"))
-            if name in self.variables
-        )
+        """Returns the engines of CACHES that are loaded."""
+        return tuple(engine for engine, name in CACHES.items() if name in self.variables)
 
     def get_cache_gib(self, engine: str) -> float:
-        """Returns buffer pool or block cache, GiB."""
-        return (
-            int(self.variables["innodb_buffer_pool_size" if engine == "innodb" else "rocksdb_block_cache_size"]) / GIB
-        )
+        """Returns the size of an engine's cache, GiB."""
+        return int(self.variables[CACHES[engine]]) / GIB
 
     def make_settings(self, engine: str) -> dict[str, float | int | bool]:
-        """Returns the [settings] of RUN.toml as far as the server tells them."""
+        """Returns the [settings] of RUN.toml that the server's variables state."""
         table: dict[str, float | int | bool] = {}
-        for name, row in SETTINGS.items():
-            if row.variable in self.variables:
-                _keep_setting(table, engine, name, partial(_convert_to_unit, row), self.variables[row.variable])
+        for name, setting in SETTINGS.items():
+            if setting.variable in self.variables:
+                text = self.variables[setting.variable]
+                _keep_setting(table, engine, name, partial(_convert_to_unit, setting), text)
         prefix = "innodb" if engine == "innodb" else "rocksdb"
         _keep_setting(
             table, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", "")
@@ -106,15 +103,16 @@ class Profile:
         return table
 
 
-def _convert_to_unit(row: RunSetting, text: str) -> float:
-    """Returns the value of a variable as a run description has it. Raises ValueError."""
-    if row.kind is bool:
+def _convert_to_unit(setting: RunSetting, text: str) -> float:
+    """Returns the value of a variable in the unit of its setting. Raises ValueError."""
+    if setting.kind is bool:
         return text.upper() not in ("OFF", "0", "DETECT_ONLY")
-    return int(text) // row.unit if row.kind is int else float(text) / row.unit
+    return int(text) // setting.unit if setting.kind is int else float(text) / setting.unit
 
 
 def _keep_setting(settings: dict, engine: str, name: str, make: Callable[[str], float], text: str) -> None:
-    """Takes over a setting, if it is one of this engine and within what a description takes."""
+    """Adds the setting that `make` makes of `text` to `settings`, if it is one of this engine, and
+    in the range that a run description allows."""
     owner, _, _, low, high, *_ = SETTINGS[name]
     try:
         value = make(text)
@@ -145,9 +143,8 @@ def _parse_option_bytes(options: str, name: str) -> float:
 
 
 def read_profile(connection: SqlConnection, address: Address) -> Profile:
-    """Asks the server.
-
-    Raises InputError for one that cannot be calibrated, CouldNotRun for one that is lost.
+    """Returns the profile of a server, and sets the session to read only. Raises InputError for a
+    server that cannot be calibrated, CouldNotRun for a lost connection.
     """
     ask_live(connection, "SET SESSION TRANSACTION READ ONLY")
     variables = {name.lower(): value for name, value in ask_live(connection, "SHOW GLOBAL VARIABLES")}
@@ -170,9 +167,8 @@ def read_profile(connection: SqlConnection, address: Address) -> Profile:
 
 
 def ask_data_gib(connection: SqlConnection, engine: str, account: str) -> float | None:
-    """Returns what the tables take on disk, GiB; None where the server does not say.
-
-    Raises InputError naming the GRANT that is missing.
+    """Returns the size of all tables on disk, GiB; None where the server does not have it.
+    `account`: for the GRANT in the error. Raises InputError where the privilege is missing.
     """
     import pymysql
 
@@ -199,9 +195,8 @@ def ask_account(connection: SqlConnection) -> str:
 
 
 def ask_live(connection: SqlConnection, statement: str) -> list[Row]:
-    """Returns the rows of a statement.
-
-    Raises CouldNotRun when the connection is lost; the server's other errors are PyMySQL's.
+    """Returns the rows of a statement. Raises CouldNotRun when the connection is lost, and other
+    errors of the server as PyMySQL's.
     """
     import pymysql
 
@@ -237,7 +232,7 @@ FEWEST = 200
 
 @dataclass
 class Latencies:
-    """Counters since the server began, None where it has none; `notes`: what is missing and why."""
+    """Counters since the server's start, None if it has none; `notes`: what is missing, and why."""
 
     transactions: tuple[float, float] | None = None  # how many, ms in all
     statements: list[tuple[float, float]] | None = None  # (upper end of the bucket, ms; how many)
@@ -245,17 +240,17 @@ class Latencies:
 
 
 def read_latencies(connection: SqlConnection, variables: dict[str, str], account: str) -> Latencies:
-    """Asks performance_schema. Raises CouldNotRun when the server is lost."""
+    """Returns the counters of performance_schema. Raises CouldNotRun when the server is lost."""
     latencies = Latencies()
     if variables.get("performance_schema", "OFF").upper() not in ("ON", "1"):
         latencies.notes.append(
             "performance_schema is off on this server: no response times of transactions or statements could be had"
         )
         return latencies
-    rows = _try(connection, TRANSACTIONS, latencies, account)
+    rows = _query_if_permitted(connection, TRANSACTIONS, latencies, account)
     if rows:
         latencies.transactions = (float(rows[0][0]), float(rows[0][1]) / PICOSECONDS_PER_MS)
-    rows = _try(connection, STATEMENTS, latencies, account)
+    rows = _query_if_permitted(connection, STATEMENTS, latencies, account)
     if rows:
         latencies.statements = [(float(high) / PICOSECONDS_PER_MS, float(count)) for high, count in rows]
     elif rows is not None or not latencies.notes:
@@ -265,9 +260,11 @@ def read_latencies(connection: SqlConnection, variables: dict[str, str], account
     return latencies
 
 
-def _try(connection: SqlConnection, statement: str, latencies: Latencies, account: str) -> list[Row] | None:
-    """Returns the rows of a statement; None where the server refuses it, with a note if a privilege
-    is missing."""
+def _query_if_permitted(
+    connection: SqlConnection, statement: str, latencies: Latencies, account: str
+) -> list[Row] | None:
+    """Returns the rows of a statement; None where the server refuses it, with a note in `latencies`
+    if a privilege is missing."""
     import pymysql
 
     try:
@@ -296,12 +293,13 @@ def summarize_latencies(before: Latencies, after: Latencies) -> dict[str, float]
         if count >= FEWEST and all(change >= 0 for _, change in buckets):
             changes["statements"] = count
             changes |= {
-                f"statement_p{percent:g}_ms": _percentile(buckets, percent * count / 100) for percent in PERCENTILES
+                f"statement_p{percent:g}_ms": _find_percentile(buckets, percent * count / 100)
+                for percent in PERCENTILES
             }
     return changes
 
 
-def _percentile(buckets: list[tuple[float, float]], rank: float) -> float:
+def _find_percentile(buckets: list[tuple[float, float]], rank: float) -> float:
     """Returns the upper end of the bucket in which the value of this rank (a count from the
     smallest) lies; `buckets` are upper ends with counts, ascending."""
     seen = 0.0

@@ -1,4 +1,4 @@
-"""A capture: a live server watched for a while, written as a run description with its files, for
+"""Captures a live server: samples it for some time, and writes a run description with its files for
 `headrace calibrate`.
 """
 
@@ -39,26 +39,26 @@ ROWS = {
     "myrocks": ("rocksdb_rows_read", "rocksdb_rows_inserted", "rocksdb_rows_updated", "rocksdb_rows_deleted"),
 }
 # Further counters that `headrace doctor FOLDER` reads.
-LOOKED_AT = (
+DOCTORED = (
     "innodb_row_lock_time", "innodb_row_lock_current_waits", "innodb_log_waits", "innodb_buffer_pool_wait_free",
     "innodb_buffer_pool_read_requests", "innodb_buffer_pool_pages_flushed", "innodb_checkpoint_max_age",
     "innodb_data_read", "innodb_data_reads", "innodb_data_writes", "innodb_data_fsyncs", "innodb_os_log_fsyncs",
     "innodb_data_pending_reads", "innodb_data_pending_writes", "innodb_data_pending_fsyncs",
     "innodb_redo_log_capacity_resized", "bytes_sent", "binlog_bytes_written",
 )  # fmt: skip
-VARIABLES = (*WANTED, "threads_connected", *ROWS["innodb"], *ROWS["myrocks"], *LOOKED_AT)
+VARIABLES = (*WANTED, "threads_connected", *ROWS["innodb"], *ROWS["myrocks"], *DOCTORED)
 POLL_S = 0.25  # how soon Ctrl-C and a lost server are noticed
 
 
 @dataclass(frozen=True)
 class CaptureRequest:
-    """A capture that is asked for.
+    """The settings of a capture.
 
     `storage`, `log_storage`: the server's volumes in storage notation; `devices`: the same as block
     devices of this machine.
 
     `threads` None: the mean of Threads_running, less the capture's own. `data_gib` None: as the
-    server says (needs PROCESS). `engine` None: the engine that does more.
+    server says (needs PROCESS). `engine` None: that which handles more rows.
     """
 
     address: Address
@@ -77,10 +77,8 @@ class CaptureRequest:
 
 @dataclass(frozen=True)
 class Captured(Document, schema="headrace-capture/1"):
-    """`description`: the RUN.toml.
-
-    `state`: whole, interrupted (Ctrl-C) or broken (the server was lost). `latencies` as in
-    `latency.between`.
+    """A finished capture. `description`: the path of its RUN.toml. `state`: whole, interrupted
+    (Ctrl-C) or broken (the server was lost). `latencies` as `summarize_latencies` returns them.
     """
 
     description: Path
@@ -98,25 +96,27 @@ def capture(
     force: bool = False,
     progress: Callable[[float], None] = lambda done: None,
 ) -> Captured:
-    """Watches the server and writes RUN.toml, status.csv and (with devices) disk.csv into `folder`.
+    """Samples the server for `request.seconds`, and writes RUN.toml, status.csv and (with devices)
+    disk.csv into `folder`, or into a temporary folder where that fails.
 
-    One connection, read only; SHOW GLOBAL STATUS once an interval. Ctrl-C and a lost server keep
-    what was sampled. Raises InputError (address, account, privileges, storage, a folder that is not
-    empty) and CouldNotRun (no server, nothing sampled).
+    It uses one connection, read only, and SHOW GLOBAL STATUS once an interval. After Ctrl-C and a
+    lost server it writes what was sampled. `force`: over an earlier capture. Raises InputError
+    (address, account, privileges, storage, a folder that is not empty) and CouldNotRun (no server,
+    nothing sampled).
     """
     folder = Path(folder)
-    _check(request, folder, force)
-    server, sizes_gib, before = _ask_before(request)
+    _check_request(request, folder, force)
+    server, sizes_gib, before = _read_server(request)
     devices, notes = _choose_devices(request, server)
     notes += server.notes
     with Sampler(request.address, devices, request.interval_s, variables=VARIABLES) as sampler:
-        state = _watch(sampler, request, progress)
+        state = _wait_for_samples(sampler, request, progress)
         samples = sampler.stop()
     if samples.status.height < 3:
         hint = "; ".join(samples.notes) or "Capture longer."
         raise CouldNotRun(request.address.label, f"gave {samples.status.height} samples", "", hint)
     engine = request.engine or _find_busier_engine(server, samples)
-    after = Latencies() if state == "broken" else _ask_latencies(request.address, server)
+    after = Latencies() if state == "broken" else _read_latencies_at_end(request.address, server)
     notes += [*samples.notes, *before.notes, *(note for note in after.notes if note not in before.notes)]
     latencies = summarize_latencies(before, after)
     if before.transactions and after.transactions and "transactions" not in latencies:
@@ -124,13 +124,13 @@ def capture(
             "performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are"
         )
     description = _build_description(request, server, engine, sizes_gib.get(engine), samples, latencies, notes)
-    folder = _write_somewhere(folder, description, samples)
+    folder = _write_or_rescue(folder, description, samples)
     return Captured(
         folder / DESCRIPTION, state, _measure_span(samples), description["threads"], latencies, tuple(notes)
     )
 
 
-def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
+def _check_request(request: CaptureRequest, folder: Path, force: bool) -> None:
     """Raises InputError for a request that cannot be carried out, and CouldNotRun for a folder that
     may not be written, before anything is measured."""
     if not 1.0 <= request.interval_s <= 60.0 or request.interval_s != int(request.interval_s):
@@ -154,25 +154,24 @@ def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
     if folder.is_dir() and any(folder.iterdir()) and not force:
         hint = "Name another, or add --force to write over an earlier capture."
         raise InputError(str(folder), "is not empty", "", hint)
-    # Not after an hour: also a file system that is read only.
+    # Refused now, not after an hour of sampling; a file system may be read only, too.
     if not os.access(folder if folder.exists() else folder.absolute().parent, os.W_OK | os.X_OK):
         raise CouldNotRun(str(folder), "may not be written", "access(2)", "Choose another folder.")
     if request.name is not None:
         check_name(request.name)
 
 
-def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, float], Latencies]:
-    """Returns what the server is, GiB of data by engine, and performance_schema as it stands."""
+def _read_server(request: CaptureRequest) -> tuple[profile.Profile, dict[str, float], Latencies]:
+    """Returns the server's profile, GiB of data by engine, and its latencies before the capture."""
 
-    def ask(connection: SqlConnection):
-        """Returns the server's profile, GiB of data by engine, and its latencies so far."""
+    def read(connection: SqlConnection):
         server = profile.read_profile(connection, request.address)
         account = profile.ask_account(connection)
         if request.engine is not None and request.engine not in server.engines:
-            has = f"It has {', '.join(server.engines) or 'neither'}."
-            raise InputError(f"engine = {request.engine}", "is not loaded in this server", "SHOW ENGINES", has)
-        # A privilege that is missing is said now, not after an hour; nothing need be asked of a
-        # server that may be gone by then.
+            hint = f"It has {', '.join(server.engines) or 'neither'}."
+            raise InputError(f"engine = {request.engine}", "is not loaded in this server", "SHOW ENGINES", hint)
+        # A missing privilege is reported now, not after an hour of sampling, when the server may be
+        # gone, too.
         sizes = {
             engine: profile.ask_data_gib(connection, engine, account) if request.data_gib is None else request.data_gib
             for engine in server.engines
@@ -180,12 +179,12 @@ def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, flo
         sized = {engine: size for engine, size in sizes.items() if size is not None}
         return server, sized, read_latencies(connection, server.variables, account)
 
-    return _with_connection(request.address, ask)
+    return _with_connection(request.address, read)
 
 
 def _with_connection(address: Address, work: Callable):
-    """Connects, returns what `work` makes of the connection, and closes it. Raises CouldNotRun if
-    the server refuses."""
+    """Connects, calls `work` with the connection, closes that and returns the answer. Raises
+    CouldNotRun if the server refuses a statement."""
     import pymysql
 
     connection = connect(address)
@@ -200,7 +199,7 @@ def _with_connection(address: Address, work: Callable):
             connection.close()
 
 
-def _ask_latencies(address: Address, server: profile.Profile) -> Latencies:
+def _read_latencies_at_end(address: Address, server: profile.Profile) -> Latencies:
     """Returns the latencies at the end; empty, with a note, if the server does not answer."""
     try:
         return _with_connection(
@@ -211,18 +210,13 @@ def _ask_latencies(address: Address, server: profile.Profile) -> Latencies:
 
 
 def _choose_devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str], list[str]]:
-    """Returns the devices to sample (empty: none known), and caveats that say which they are."""
-    here = server.hostname == socket.gethostname()
+    """Returns the devices to sample (empty: none known), and notes on which they are."""
+    machine = socket.gethostname()
+    is_local = server.hostname == machine
     if request.devices:
-        doubts = (
-            []
-            if here
-            else [
-                f"the server says it runs on {server.hostname}; the devices are of this machine, {socket.gethostname()}"
-            ]
-        )
-        return list(request.devices), doubts
-    device = host.find_device(server.variables.get("datadir", "")) if here else None
+        doubt = f"the server says it runs on {server.hostname}; the devices are of this machine, {machine}"
+        return list(request.devices), [] if is_local else [doubt]
+    device = host.find_device(server.variables.get("datadir", "")) if is_local else None
     if device is None:
         return [], [
             "no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"
@@ -230,18 +224,18 @@ def _choose_devices(request: CaptureRequest, server: profile.Profile) -> tuple[l
     return [device], [f"disk counters are of {device}, on which the data directory lies"]
 
 
-def _watch(sampler: Sampler, request: CaptureRequest, progress: Callable[[float], None]) -> str:
+def _wait_for_samples(sampler: Sampler, request: CaptureRequest, progress: Callable[[float], None]) -> str:
     """Waits until the last sample was taken. Returns "whole", "interrupted" (Ctrl-C), or "broken"
     if the server was lost."""
     began = time.monotonic()
     # Samples stand on whole intervals: one more at the beginning, one at the end.
     length = request.seconds + 1.2 * request.interval_s
     try:
-        while (gone := time.monotonic() - began) < length:
+        while (elapsed_s := time.monotonic() - began) < length:
             if "status" in sampler.ended:
                 return "broken"
-            progress(min(1.0, gone / length))
-            time.sleep(min(POLL_S, length - gone))
+            progress(min(1.0, elapsed_s / length))
+            time.sleep(min(POLL_S, length - elapsed_s))
     except KeyboardInterrupt:
         return "interrupted"
     return "broken" if "status" in sampler.ended else "whole"
@@ -279,8 +273,8 @@ def _build_description(
     latencies: dict,
     notes: list[str],
 ) -> dict:
-    """Returns the content of RUN.toml for a capture; estimates and gaps are said in its caveats.
-    `data_gib` None: not known, to be added by hand."""
+    """Returns the content of RUN.toml for a capture. `data_gib` None: not known, to be added by
+    hand. Estimates and what is missing are appended to `notes`, which become its caveats."""
     running = (
         samples.status["threads_running"].drop_nulls().to_list() if "threads_running" in samples.status.columns else []
     )
@@ -334,11 +328,11 @@ def _is_autocommit(samples: Samples) -> bool:
 
 
 def _describe_latencies(latencies: dict[str, float]) -> list[str]:
-    """Says in words how many transactions and statements performance_schema saw, and their
-    latencies in ms."""
-    words = []
+    """Returns sentences on the number of transactions and statements that performance_schema
+    counted, and on their latencies in ms."""
+    sentences = []
     if "transactions" in latencies:
-        words.append(
+        sentences.append(
             f"performance_schema counted {latencies['transactions']:,.0f} transactions "
             f"of {latencies['transaction_mean_ms']:.2f} ms each on average, "
             "from begin to commit with what the client did in between"
@@ -349,13 +343,13 @@ def _describe_latencies(latencies: dict[str, float]) -> list[str]:
             for key, value in latencies.items()
             if key.startswith("statement_p")
         )
-        words.append(f"statements took {figures} (upper ends of performance_schema's buckets)")
-    return words
+        sentences.append(f"statements took {figures} (upper ends of performance_schema's buckets)")
+    return sentences
 
 
-def _write_somewhere(folder: Path, document: dict, samples: Samples) -> Path:
-    """Writes into the folder; where that fails after all (a full disk), into a temporary one, so
-    that what was sampled is not lost."""
+def _write_or_rescue(folder: Path, document: dict, samples: Samples) -> Path:
+    """Writes the capture into the folder, or where that fails (a full disk) into a temporary one,
+    with a caveat, so that the samples are not lost. Returns the folder."""
     try:
         _write(folder, document, samples)
         return folder
@@ -367,11 +361,11 @@ def _write_somewhere(folder: Path, document: dict, samples: Samples) -> Path:
 
 
 def _write(folder: Path, document: dict, samples: Samples) -> None:
-    """Writes the capture, RUN.toml last: a folder with it is whole."""
+    """Writes the capture over an earlier one, RUN.toml last: a folder with it is complete."""
     with explain_unwritable(folder, "Choose another folder."):
         folder.mkdir(exist_ok=True)
-        for stale in (DESCRIPTION, STATUS, DISK):
-            (folder / stale).unlink(missing_ok=True)
+        for name in (DESCRIPTION, STATUS, DISK):
+            (folder / name).unlink(missing_ok=True)
     write_status_csv(samples, folder / STATUS)
     if samples.disk.height:
         write_disk_csv(samples, folder / DISK)

@@ -2,7 +2,7 @@
 
 Each source has a thread of its own on one grid of whole seconds (of the wall clock), so a server
 that answers late does not move the disks. A source that cannot be read any more ends with a note;
-the others go on. All figures are cumulative, as the source has them; `Samples.rates` makes
+the others go on. All figures are cumulative, as the source has them; `Samples.compute_rates` makes
 differences.
 """
 
@@ -21,7 +21,7 @@ from headrace.base.checks import check_number
 from headrace.errors import HeadraceError, InputError, Refusals
 from headrace.mysql import Address, connect
 from headrace.mysql.connection import cut
-from headrace.mysql.statements import SqlConnection, ask, parse_numbers
+from headrace.mysql.statements import SqlConnection, ask, get_error_words, parse_numbers
 from headrace.observe.live import host
 from headrace.observe.live.samples import EVERY_S, LabRows, Samples, SampleStore, Spill
 
@@ -33,19 +33,20 @@ ANSWER_S = 20.0
 JOIN_S = 5.0
 # The wall clock against the monotonic one between two samples: what NTP slews is far below.
 CLOCK_STEP_S = 0.5
-MAX_NOTES = 50  # what a reader can take in; ours
+MAX_NOTES = 50  # more are not read; ours
 STATEMENT = "SHOW GLOBAL STATUS"
 VARIABLE = re.compile(r"[a-z][a-z0-9_.]{0,100}\Z", re.ASCII)
 
 
 class Sampler:
-    """`with Sampler(address, ["/dev/loop0"]) as sampler: ...; samples = sampler.stop()`.
+    """Samples a server, disks, the host and volumes of the lab, each in a thread:
+    `with Sampler(address, ["/dev/loop0"]) as sampler: ...; samples = sampler.stop()`.
 
-    `address` None: no server is asked. `devices`: kernel names or paths. `variables`: ask for these
-    status variables only (None: all numeric ones). `lab`: volumes of a lab whose rows are kept as
-    well. One connection, one SHOW GLOBAL STATUS an interval. Memory is bounded: long series go to a
-    temporary folder until `stop`. Raises InputError for a device that is not there, and what
-    `connect` raises, when it is entered; never afterwards.
+    `address` None: no server is sampled. `devices`: kernel names or paths. `variables`: ask for
+    these status variables only (None: all numeric ones). `lab`: volumes of a lab whose rows are
+    kept as well. One connection, one SHOW GLOBAL STATUS an interval. Memory is bounded: long series
+    go to a temporary folder until `stop`. Raises InputError for a device that is not there, and
+    what `connect` raises, when it is entered; never afterwards.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Sampler:
             return frozenset(self._ended)
 
     def start(self) -> None:
-        """Connects and begins to sample. Raises as `connect`."""
+        """Connects and starts the threads, unless they were started before. Raises as `connect`."""
         if self._threads or self._samples is not None:
             return
         sources: list[tuple[str, Callable[[], None], float]] = [("host", self._read_host, self.interval_s)]
@@ -111,15 +112,15 @@ class Sampler:
             thread.start()
 
     def stop(self) -> Samples:
-        """Ends the threads and the connection, returns what was sampled; may be called again."""
+        """Ends threads and connection, and returns the samples, again at further calls."""
         if self._samples is not None:
             return self._samples
         self._stopping.set()
         for thread in self._threads:
             thread.join(JOIN_S)
         if self._connection is not None:
-            # A query that still hangs ends with its socket; else the server is told goodbye, and
-            # counts no aborted client.
+            # A query that still hangs ends with its socket; else the connection ends with COM_QUIT,
+            # so that the server counts no aborted client.
             hangs = any(thread.is_alive() for thread in self._threads)
             with suppress(Exception):
                 cut(self._connection) if hangs else self._connection.close()
@@ -139,7 +140,7 @@ class Sampler:
         """Calls `read` at each whole multiple of `interval_s` of the clock until `stop`, and notes
         samples that were missed and changes of the clock. An exception ends this source alone."""
         missed, tick = 0, math.ceil(time.time() / interval_s)
-        step = time.time() - time.monotonic()
+        offset_s = time.time() - time.monotonic()
         while not self._stopping.is_set():
             wait = tick * interval_s - time.time()
             if wait > 0 and self._stopping.wait(min(wait, interval_s)):
@@ -151,25 +152,26 @@ class Sampler:
             try:
                 read()
             except Exception as error:
-                self._end(name, error)
+                self._end_source(name, error)
                 break
             following = max(tick + 1, math.ceil(time.time() / interval_s))
-            now = time.time() - time.monotonic()
-            if abs(now - step) > CLOCK_STEP_S:
-                self._note(f"{name}: the clock was set by {now - step:+.1f} s")
+            last_s, offset_s = offset_s, time.time() - time.monotonic()
+            if abs(offset_s - last_s) > CLOCK_STEP_S:
+                self._note(f"{name}: the clock was set by {offset_s - last_s:+.1f} s")
             else:
                 missed += following - tick - 1
-            tick, step = following, now
+            tick = following
         if missed:
             self._note(
                 f"{name}: {missed} samples were missed, since the sample before took longer than {interval_s:g} s"
             )
 
-    def _end(self, name: str, error: Exception) -> None:
+    def _end_source(self, name: str, error: Exception) -> None:
         """Marks a source as ended and notes why and when, unless the sampler is being stopped."""
         if self._stopping.is_set():
             return
-        what = error.rule if isinstance(error, HeadraceError) else _describe_error(error)
+        words = get_error_words(error) or type(error).__name__
+        what = error.rule if isinstance(error, HeadraceError) else words
         with self._lock:
             self._ended.add(name)
         self._note(f"{name}: ended at {time.time():.0f} (Unix time): {what}")
@@ -220,8 +222,9 @@ class Sampler:
 
 
 def _build_statement(variables: Collection[str] | None) -> str:
-    """Returns the statement that reads these variables: some sixty cost the server a third of what
-    all five hundred do, and this process a tenth (MariaDB 10.11)."""
+    """Returns the statement that reads these status variables (None: all). Sixty cost the server a
+    third of what all five hundred do, and this process a tenth (MariaDB 10.11). Raises InputError
+    for a name that is not valid."""
     if variables is None:
         return STATEMENT
     names = sorted({name.lower() for name in variables})
@@ -229,8 +232,3 @@ def _build_statement(variables: Collection[str] | None) -> str:
         if not VARIABLE.match(name):
             raise InputError(f"variable {name[:60]!r}", "is not the name of a status variable", "SHOW GLOBAL STATUS")
     return f"{STATEMENT} WHERE Variable_name IN ({', '.join(repr(name) for name in names)})" if names else STATEMENT
-
-
-def _describe_error(error: Exception) -> str:
-    text = str(error.args[1] if len(error.args) > 1 else error) or type(error).__name__
-    return "".join(character if character.isprintable() else "?" for character in text[:200])

@@ -27,7 +27,6 @@ from headrace.observe.live import host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 # Status variables that are levels, not counters (MySQL 9 and MariaDB 11 manuals, "Server Status
@@ -53,8 +52,8 @@ LEVELS = re.compile(
 
 
 def is_level(variable: str) -> bool:
-    """Returns True for a status variable that goes up and down; an unknown one is taken for a
-    counter."""
+    """Returns whether a status variable is a level, which rises and falls; a name that is not in
+    LEVELS is taken for a counter."""
     return LEVELS.fullmatch(variable) is not None
 
 
@@ -67,8 +66,8 @@ class Samples:
     `status`: a column per numeric status variable, lower case, as the server has it (cumulative
     counters and levels). `disk`: t_unix, device, and the counters of /proc/diskstats (`*_bytes`
     bytes, `*_ms` milliseconds, `in_flight` a level). `host`: seconds of all processors together,
-    load1, bytes. `lab`: seconds of volumes of the lab. `notes`: what a reader must know. A source
-    that was not asked for, or never answered, is an empty frame.
+    load1, bytes. `lab`: rows of a second of the lab's volumes, by name. `notes`: for the user. A
+    source that was not sampled, or never answered, is an empty frame.
     """
 
     status: pl.DataFrame
@@ -79,9 +78,8 @@ class Samples:
     lab: dict[str, pl.DataFrame] = field(default_factory=dict)
 
     def compute_rates(self) -> pl.DataFrame:
-        """Returns a row per interval between two samples, on one time line.
-
-        Null where a sample is missing, or a counter started over.
+        """Returns a row for each interval between two samples, all sources together; null where a
+        sample is missing, or a counter started over.
 
         `t_s` (start of the row, from the first sample of any source), `t_unix`, `duration_s`
         (nominal). For the server `NAME_per_s` for counters and `NAME` (end of the row) for levels.
@@ -100,31 +98,31 @@ class Samples:
             {name: name.replace("_s_per_s", "_cpus") for name in parts[1].columns if name.endswith("_s_per_s")}
         )
         names = sorted(self.disk["device"].unique().to_list()) if self.disk.height else []
-        each = {
+        rates = {
             name: _compute_disk_rates(name, self.disk.filter(pl.col("device") == name).drop("device"), step)
             for name in names
         }
-        if each:
-            parts.append(_combine_disks(list(each.values())))
-        if len(each) > 1:
+        if rates:
+            parts.append(_combine_disks(list(rates.values())))
+        if len(rates) > 1:
             parts += [
                 frame.rename({column: f"{column}:{name}" for column in frame.columns if column != "tick"})
-                for name, frame in each.items()
+                for name, frame in rates.items()
             ]
-        lines = [frame["tick"] for frame in parts if frame.height]
-        if not lines:
+        series = [frame["tick"] for frame in parts if frame.height]
+        if not series:
             return pl.DataFrame(schema={"t_s": pl.Float64, "t_unix": pl.Float64, "duration_s": pl.Float64})
-        ticks = pl.concat(lines).to_list()
+        ticks = pl.concat(series).to_list()
         first = min(ticks)
-        line = pl.DataFrame({"tick": pl.int_range(first, max(ticks) + 1, eager=True)})
+        rows = pl.DataFrame({"tick": pl.int_range(first, max(ticks) + 1, eager=True)})
         for part in parts:
-            line = line.join(part, on="tick", how="left", maintain_order="left")
+            rows = rows.join(part, on="tick", how="left", maintain_order="left")
         head = [
             ((pl.col("tick") - first) * step).cast(pl.Float64).alias("t_s"),
             (pl.col("tick") * step).cast(pl.Float64).alias("t_unix"),
             pl.lit(step).alias("duration_s"),
         ]
-        return line.select(*head, pl.exclude("tick"))
+        return rows.select(*head, pl.exclude("tick"))
 
 
 def write_status_csv(samples: Samples, path: str | Path) -> None:
@@ -187,9 +185,8 @@ def _compute_disk_rates(name: str, frame: pl.DataFrame, step: float) -> pl.DataF
 
 
 def _combine_disks(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """Returns all devices together: sums, `busy` of the busiest, waits weighted by requests.
-
-    A row that one of them lacks is left out.
+    """Returns the rates of all devices together: sums, `busy` of the busiest, waits weighted by
+    I/Os. A tick that one of the devices lacks is left out.
     """
     if len(frames) == 1 or not all(frame.height for frame in frames):
         return frames[0] if len(frames) == 1 else pl.DataFrame(schema={"tick": pl.Int64})
@@ -220,10 +217,8 @@ PART_ROWS = 1_800
 
 
 class SampleStore:
-    """One series of samples.
-
-    A column that appears later, or fails to, is null where it was not there. Not for several
-    threads.
+    """Collects samples of one source, in memory and in Parquet files. A column is null in the
+    samples that do not have it. One thread alone may use it.
     """
 
     def __init__(self, name: str, folder: Spill) -> None:
@@ -247,7 +242,7 @@ class SampleStore:
             self._spill()
 
     def _spill(self) -> None:
-        """Writes the rows in memory to a Parquet file of the spill folder, and forgets them."""
+        """Moves the rows from memory into a Parquet file of the spill folder."""
         path = self._folder.make_folder() / f"{self.name}-{len(self._parts):06}.parquet"
         self._build_frame().write_parquet(path, compression="zstd")
         self._parts.append(path)
@@ -265,27 +260,27 @@ class SampleStore:
 
 
 class Spill:
-    """A folder for parts, made when the first one is written."""
+    """A temporary folder for Parquet files, made when the first one is written."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
 
     def make_folder(self) -> Path:
-        """Returns the folder. Raises OSError when none can be made."""
+        """Returns the folder, which the first call makes. Raises OSError when it cannot be made."""
         if self._path is None:
             self._path = Path(tempfile.mkdtemp(prefix="headrace-samples-"))
         return self._path
 
     def remove(self) -> None:
-        """Takes it away with all parts."""
+        """Removes the folder with all files."""
         if self._path is not None:
             shutil.rmtree(self._path, ignore_errors=True)
             self._path = None
 
 
 def write_csv(frame: pl.DataFrame, path: str | os.PathLike) -> None:
-    """Writes whole numbers without a point, others with six decimals (microseconds in `time`), and
-    null as nothing. Raises CouldNotRun."""
+    """Writes a frame as CSV: columns of whole numbers without a point, others with six decimals
+    (microseconds in `time`), null as nothing. Raises CouldNotRun."""
     path = Path(path)
     whole = [
         name
@@ -310,7 +305,7 @@ EVERY_S = 600.0
 
 
 class LabRows:
-    """Rows of volumes from now on. A volume whose rows cannot be read any more ends with a note."""
+    """Collects the lab's rows of volumes from now on, until they cannot be read, with a note."""
 
     def __init__(self, lab: Lab, volumes: Sequence[str]) -> None:
         """Raises NoLab and LabRefused where a volume is not there."""
@@ -322,7 +317,7 @@ class LabRows:
         self.notes: list[str] = []
 
     def read(self) -> None:
-        """Fetches what is new."""
+        """Fetches the rows since the last call, of which the daemon has an hour."""
         for name, since in list(self._since.items()):
             try:
                 rows = build_frame(self._lab.metrics(name, resolution="second", since=since))
@@ -335,8 +330,8 @@ class LabRows:
                 self._since[name] = int(rows["t_s"][-1]) + 1
 
     def close(self) -> dict[str, pl.DataFrame]:
-        """Fetches the last rows and ends the connection. Returns seconds of each volume, oldest
-        first, with the columns of `Lab.metrics`."""
+        """Fetches the last rows and ends the connection. Returns the rows of each volume, a second
+        each, oldest first, with the columns of `Lab.metrics`."""
         self.read()
         self._lab.close()
         return {

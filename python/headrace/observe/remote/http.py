@@ -42,7 +42,7 @@ JsonObject = dict[str, Any]
 
 
 class HttpJson:
-    """Questions to one base address. `what` names it in errors, `doc` is their source."""
+    """Fetches JSON from one base address. `doc`: the source that errors cite."""
 
     def __init__(self, base: str, doc: str) -> None:
         self.base, self.doc = base.rstrip("/"), doc
@@ -51,7 +51,7 @@ class HttpJson:
         self._authorization = self._make_authorization()
 
     def get(self, path: str, parameters: list[tuple[str, str]]) -> JsonObject:
-        """Fetches the JSON object at a path; also that of a refusal, which says why. Raises
+        """Returns the JSON object at a path; also that of a refusal, if it has a status. Raises
         InputError and CouldNotRun."""
         request = urllib.request.Request(f"{self.base}{path}?{urlencode(parameters)}")
         request.add_header("Accept", "application/json")
@@ -67,12 +67,12 @@ class HttpJson:
             raise self._make_unreachable_error(error) from None
         document = _parse_object(content)
         if document is None:
-            raise self._refuse_other_api(f"answers {clip(content[:60].decode(errors='replace'), 60)!r}")
+            raise self._make_other_api_error(f"answers {clip(content[:60].decode(errors='replace'), 60)!r}")
         return document
 
     def _read_content(self, answer: IO[bytes], encoding: str) -> bytes:
-        """Reads an answer, unpacked. Raises CouldNotRun if it is damaged or takes too long,
-        InputError if it is too large."""
+        """Returns the content of an answer, unpacked. Raises CouldNotRun if it is damaged or takes
+        too long, InputError if it is too large."""
         parts, size, until = [], 0, time.monotonic() + ANSWER_S
         unpack = zlib.decompressobj(wbits=31) if encoding == "gzip" else None  # 31: gzip (zlib manual)
         while chunk := answer.read(CHUNK_BYTES):
@@ -98,17 +98,17 @@ class HttpJson:
             rule = "asks for a login" if code == UNAUTHORIZED else "refuses this login"
             raise InputError(self.base, f"{rule} (HTTP {code})", self.doc, hint) from None
         if MULTIPLE_CHOICES <= code < BAD_REQUEST:
-            to = error.headers.get("Location", "elsewhere")
+            target = error.headers.get("Location", "elsewhere")
             hint = "Name that address, if it is the server; a login page cannot be used."
-            raise InputError(self.base, f"sends to {clip(to)} (HTTP {code})", self.doc, hint) from None
+            raise InputError(self.base, f"sends to {clip(target)} (HTTP {code})", self.doc, hint) from None
         document = _parse_object(_unpack(error.read(CHUNK_BYTES)))
         if document is not None and "status" in document:
             return document
         if code >= 500:
             raise CouldNotRun(self.base, f"cannot answer now: HTTP {code}", self.doc, "Try again.") from None
-        raise self._refuse_other_api(f"answers HTTP {code}")
+        raise self._make_other_api_error(f"answers HTTP {code}")
 
-    def _refuse_other_api(self, answers: str) -> InputError:
+    def _make_other_api_error(self, answers: str) -> InputError:
         hint = "Name the server's root, as for Grafana's data source: http://HOST:9090, PMM's https://HOST/prometheus."
         return InputError(self.base, f"is not the API of a Prometheus server: it {answers}", self.doc, hint)
 
@@ -122,7 +122,7 @@ class HttpJson:
         return CouldNotRun(self.base, f"cannot be reached: {clip(words)}", self.doc, hint)
 
     def _make_authorization(self) -> str:
-        """Returns the header Authorization; "" without any. Raises InputError."""
+        """Returns the header Authorization; "" without token and login. Raises InputError."""
         token = settings.find_value(TOKEN)
         if token:
             if urlsplit(self.base).scheme != "https" and not _is_this_machine(self._host):
@@ -144,7 +144,7 @@ class HttpJson:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Leaves a redirect as the answer that it is."""
+    """Follows no redirect, which then raises HTTPError."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
         return None

@@ -3,9 +3,9 @@
     prometheus:http://HOST:9090?instance=db1:9100
 
 Labels behind the ? select the host; an instance without its port stands for all exporters of that
-host. Asked are range queries in slices of at most 11,000 points, which is what Prometheus answers
-at most. Their values are the newest samples before each step, so the times of the samples are asked
-as well, and put in the place of the steps.
+host. Range queries are sent in slices of 11,000 points, the most that Prometheus answers. Their
+values are the newest samples before each step, so the times of the samples are queried as well, and
+replace those of the steps.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ MOST_POINTS = 11_000  # of a series in one answer (Prometheus, web/api/v1: "exce
 # Points of a series in all: fourteen days of a minute. Longer spans get a longer step.
 MOST_STEPS = 20_160
 LEAST_STEP_S = 1.0
-# A first look at the whole span, to see from when to when there are samples; and where samples are
-# raw, how much of their end tells how far apart they are. Ours.
+# Points of a first query over the whole span, which shows from when to when there are samples; and
+# seconds at the end of these whose raw samples show how far apart they are. Ours.
 LOOK_POINTS, LOOK_S, LONG_LOOK_S = 2_000, 600, 7_200
-SHOWN = 12  # hosts of a refusal
+MOST_NAMED = 12  # hosts in an error
 READS = ("node_disk_reads_completed_total", "node_disk_reads_completed")
 # Metrics that the evidence of a server is made of (observe/evidence/counters.py), by
 # mysqld_exporter's names.
@@ -67,13 +67,13 @@ class PrometheusTarget:
 
     @property
     def title(self) -> str:
-        """Returns the name of the recording: the host that was asked for, else the server."""
+        """Returns the name of the recording: the host in the labels, else the server."""
         return next(
             (value for name, value in self.labels if name in HOST_LABELS), urlsplit(self.address).hostname or ""
         )
 
     def build_selector(self, *more: str) -> str:
-        """Returns the labels as PromQL has them, in braces."""
+        """Returns the labels, and `more` matchers before them, as a selector of PromQL."""
         return "{" + ",".join([*more, *(_build_matcher(name, value) for name, value in self.labels)]) + "}"
 
     def make_server_target(self) -> PrometheusTarget:
@@ -127,37 +127,38 @@ def fetch(
     device: str | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Recording, float]:
-    """Fetches the counters of one host in that time, and the seconds between them. `step_s`:
-    between points; None: as they were scraped, and longer where that makes more than 20,160 points.
-    `device`: the only device that is read, or members joined by +. Raises InputError, CouldNotRun.
+    """Returns the counters of one host in that time as a recording, and the seconds between its
+    points. `step_s`: these seconds; None: as scraped, or longer where that makes more than 20,160
+    points. `device`: the only device to fetch, or members joined by +. `progress` is called with
+    the share that is fetched, 0 to 1. Raises InputError, CouldNotRun.
     """
-    asked = parse_target(target)
-    server = _Server(HttpJson(asked.address, refuse.source))
+    disk_target = parse_target(target)
+    server = _Server(HttpJson(disk_target.address, refuse.source))
     begin, end = span.ends()
-    listed = server.list_series([f"{name}{asked.build_selector()}" for name in READS], begin, end)
-    of_server = asked.make_server_target()
-    servers = server.list_series([f"{STATUS}{INNODB['reads']}{of_server.build_selector()}"], begin, end)
-    host = _get_only_host(asked, server, listed or servers, begin, end)
-    plan = _Plan(server, asked, of_server, listed, servers, device)
-    step_s, begin, end = plan.choose_step(step_s, begin, end)
-    results = list(plan.fetch_results(begin, end, step_s, progress))
+    listed = server.list_series([f"{name}{disk_target.build_selector()}" for name in READS], begin, end)
+    server_target = disk_target.make_server_target()
+    servers = server.list_series([f"{STATUS}{INNODB['reads']}{server_target.build_selector()}"], begin, end)
+    host = _get_only_host(disk_target, server, listed or servers, begin, end)
+    counters = _HostCounters(server, disk_target, server_target, listed, servers, device)
+    step_s, begin, end = counters.choose_step(step_s, begin, end)
+    results = list(counters.fetch_results(begin, end, step_s, progress))
     body = {"status": "success", "data": {"resultType": "matrix", "result": results}}
     text = json.dumps(body)
-    recording = Recording(clip(f"{asked.address}, {host}", 80), text, hashlib.sha256(text.encode()).hexdigest())
-    recording.title = clip(re.sub(r":\d+\Z", "", asked.title or host), 60)
+    recording = Recording(clip(f"{disk_target.address}, {host}", 80), text, hashlib.sha256(text.encode()).hexdigest())
+    recording.title = clip(re.sub(r":\d+\Z", "", disk_target.title or host), 60)
     return recording, step_s
 
 
 def list_hosts(target: str, span: TimeSpan) -> list[str]:
     """Returns a target for each host with disks in that time. Raises InputError, CouldNotRun."""
-    asked = parse_target(target)
-    server = _Server(HttpJson(asked.address, refuse.source))
-    listed = server.list_series([f"{name}{asked.build_selector()}" for name in READS], *span.ends())
+    disk_target = parse_target(target)
+    server = _Server(HttpJson(disk_target.address, refuse.source))
+    listed = server.list_series([f"{name}{disk_target.build_selector()}" for name in READS], *span.ends())
     if not listed:
-        _get_only_host(asked, server, listed, *span.ends())
-    named = sorted({_find_host_label(labels) for labels in listed})
-    fixed = [(name, value) for name, value in asked.labels if name not in {key for key, _ in named}]
-    return [f"{PREFIX}{asked.address}?{urlencode([(label, value), *fixed])}" for label, value in named]
+        _get_only_host(disk_target, server, listed, *span.ends())
+    hosts = sorted({_find_host_label(labels) for labels in listed})
+    others = [(name, value) for name, value in disk_target.labels if name not in {key for key, _ in hosts}]
+    return [f"{PREFIX}{disk_target.address}?{urlencode([(label, value), *others])}" for label, value in hosts]
 
 
 def _find_host_label(labels: dict[str, str]) -> tuple[str, str]:
@@ -166,35 +167,39 @@ def _find_host_label(labels: dict[str, str]) -> tuple[str, str]:
 
 
 def _get_only_host(
-    asked: PrometheusTarget, server: _Server, listed: list[dict[str, str]], begin: float, end: float
+    disk_target: PrometheusTarget, server: _Server, listed: list[dict[str, str]], begin: float, end: float
 ) -> str:
     """Returns the only host of the series. Raises InputError where there is none, or several."""
-    hosts_seen = sorted({_find_host_label(labels) for labels in listed})
-    if len(hosts_seen) == 1:
-        return hosts_seen[0][1]
-    if hosts_seen:
-        label, names = hosts_seen[0][0], [value for _, value in hosts_seen]
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        hint = f"Name one: '{PREFIX}{asked.address}?{label}={names[0]}'. There are: {', '.join(names[:SHOWN])}{more}."
-        raise refuse.input(asked.address, f"has the counters of {len(names)} hosts in that time", hint)
-    there = sorted({_find_host_label(labels)[1] for labels in server.list_series(list(READS), begin, end)})
+    hosts = sorted({_find_host_label(labels) for labels in listed})
+    if len(hosts) == 1:
+        return hosts[0][1]
+    if hosts:
+        label, names = hosts[0][0], [value for _, value in hosts]
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        hint = f"Name one: '{PREFIX}{disk_target.address}?{label}={names[0]}'. There are: {', '.join(names[:MOST_NAMED])}{more}."
+        raise refuse.input(disk_target.address, f"has the counters of {len(names)} hosts in that time", hint)
+    others = sorted({_find_host_label(labels)[1] for labels in server.list_series(list(READS), begin, end)})
     advice = (
-        f"There are: {', '.join(there[:SHOWN])}." if there else "It scrapes no node_exporter in that time (--last)."
+        f"There are: {', '.join(others[:MOST_NAMED])}."
+        if others
+        else "It scrapes no node_exporter in that time (--last)."
     )
     raise refuse.input(
-        asked.address, f"has no counters of disks or InnoDB for {asked.build_selector()} in that time", advice
+        disk_target.address,
+        f"has no counters of disks or InnoDB for {disk_target.build_selector()} in that time",
+        advice,
     )
 
 
 @dataclass(frozen=True)
 class _Server:
-    """The questions of Prometheus' API that are asked here."""
+    """Sends queries to the API of a Prometheus server."""
 
     http: HttpJson
 
     def list_series(self, selectors: list[str], begin: float, end: float) -> list[dict[str, str]]:
         """Returns the labels of the series that had samples from `begin` to `end`, seconds since
-        1970. Raises InputError if the server lists none."""
+        1970. Raises InputError if the answer is not a list."""
         times = [("start", f"{begin:.3f}"), ("end", f"{end:.3f}")]
         listed = self._fetch_data("/api/v1/series", [*(("match[]", selector) for selector in selectors), *times])
         if not isinstance(listed, list):
@@ -235,41 +240,43 @@ class _Server:
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """The counters of a host to ask for."""
+class _HostCounters:
+    """Fetches the counters of a host. `disks`, `servers`: labels of its series of node_exporter and
+    of mysqld_exporter; `device`: the only device to fetch."""
 
     server: _Server
-    asked: PrometheusTarget
-    of_server: PrometheusTarget
+    disk_target: PrometheusTarget
+    server_target: PrometheusTarget
     disks: list[dict[str, str]]
     servers: list[dict[str, str]]
     device: str | None
 
     def choose_step(self, asked_s: float | None, begin: float, end: float) -> tuple[float, float, float]:
-        """Returns seconds between points, and the time with samples. Raises InputError."""
+        """Returns the seconds between points (`asked_s`, or as few as MOST_STEPS allow), and begin
+        and end of the time that has samples. Raises InputError."""
         if self.disks:
             counter = f"{self.disks[0]['__name__']}{self._select_disks()}"
         else:
-            counter = f"{STATUS}{INNODB['reads']}{self.of_server.build_selector()}"
-        look = max(LEAST_STEP_S, (end - begin) / LOOK_POINTS)
-        seen = [
+            counter = f"{STATUS}{INNODB['reads']}{self.server_target.build_selector()}"
+        look_step_s = max(LEAST_STEP_S, (end - begin) / LOOK_POINTS)
+        sampled_at = [
             float(value)
-            for part in self.server.query_range(f"timestamp({counter})", begin, end, look)
+            for part in self.server.query_range(f"timestamp({counter})", begin, end, look_step_s)
             for series in part
             for _, value in series.get("values", ())
         ]
-        # Between two steps of the look a short life is not seen: then its end tells.
-        last = max(seen, default=end)
+        # A host that was there for less than a step may have no sample: then `end` is taken.
+        last = max(sampled_at, default=end)
         scraped_s = self._measure_scrape_interval(counter, last)
         if scraped_s is None:
             hint = "Ask for a longer time (--last), or an earlier one (--until)."
-            raise refuse.input(self.asked.address, "has less than two samples of the host in that time", hint)
-        first = max(begin, min(seen, default=begin) - look)
-        fits = math.ceil((last - first) / MOST_STEPS / scraped_s) * scraped_s
+            raise refuse.input(self.disk_target.address, "has less than two samples of the host in that time", hint)
+        first = max(begin, min(sampled_at, default=begin) - look_step_s)
+        least_s = math.ceil((last - first) / MOST_STEPS / scraped_s) * scraped_s
         if asked_s is not None and asked_s < 0.9 * scraped_s:
             rule = f"the counters were scraped every {scraped_s:g} s"
             raise refuse.input(f"--interval {asked_s:g}", rule, f"Leave it out, or give {scraped_s:g} or more.")
-        step_s = max(scraped_s, fits if asked_s is None else asked_s)
+        step_s = max(scraped_s, least_s if asked_s is None else asked_s)
         if step_s > MAX_RECORDED_POINT_S:
             rule = f"points of at most {MAX_RECORDED_POINT_S:g} s are taken"
             raise refuse.input(f"points of {step_s:g} s", rule, "Ask for a shorter time (--last).")
@@ -278,7 +285,8 @@ class _Plan:
         return step_s, last + step_s / 2 - steps * step_s, last + step_s / 2
 
     def _measure_scrape_interval(self, counter: str, last: float) -> float | None:
-        """Returns the seconds between samples, a whole number; None where there are not two."""
+        """Returns the median seconds between the last samples, rounded; None where there are not
+        two."""
         for look_s in (LOOK_S, LONG_LOOK_S):
             results = self.server.query_instant(f"{counter}[{look_s}s]", last + 0.001)
             steps = [
@@ -295,8 +303,8 @@ class _Plan:
     ) -> Iterator[JsonObject]:
         """Yields the series with the times of their samples; `begin` and `end` are seconds since
         1970, `progress` is called with the share done, 0 to 1."""
-        questions = [*self._list_disk_questions(), *self._list_server_questions()]
-        groups = {times: [question for question in questions if question[1] == times] for _, times, _ in questions}
+        queries = [*self._list_disk_queries(), *self._list_server_queries()]
+        groups = {times: [query for query in queries if query[1] == times] for _, times, _ in queries}
         done = 0
         for times_query, group in groups.items():
             if times_query is None:
@@ -309,13 +317,15 @@ class _Plan:
                         pairs = {times[at]: value for at, value in series.get("values", ()) if at in times}
                         yield {"metric": labels, "values": [[at, value] for at, value in sorted(pairs.items())]}
                 done += 1
-                progress(done / len(questions))
-        for info in self.server.list_series([f"{INFO}{self.asked.build_selector()}"], begin, end) if self.disks else ():
+                progress(done / len(queries))
+        for info in (
+            self.server.list_series([f"{INFO}{self.disk_target.build_selector()}"], begin, end) if self.disks else ()
+        ):
             yield {"metric": info, "values": []}
 
     def _fetch_times(self, query: str, begin: float, end: float, step_s: float) -> dict[float, float]:
-        """Returns by step, in seconds since 1970, the time of the sample that stands there; of
-        several devices any, they are scraped together."""
+        """Returns for each step, in seconds since 1970, the time of its sample; of several devices
+        that of any, since they are scraped together."""
         sampled_at: dict[float, float] = {}
         for part in self.server.query_range(query, begin, end, step_s):
             for series in part:
@@ -323,18 +333,18 @@ class _Plan:
         return sampled_at
 
     def _select_disks(self) -> str:
-        """Returns the selector of the host's disks: of the named ones if it has them all, else of
-        all."""
+        """Returns the selector of the host's disks: those in `device` if the host has them all,
+        else all."""
         names = {member.rpartition("/")[2].strip() for member in (self.device or "").split("+")} - {""}
-        there = {labels.get("device", "") for labels in self.disks}
-        chosen = names if names and names <= there else set()
-        return self.asked.build_selector(
+        devices = {labels.get("device", "") for labels in self.disks}
+        chosen = names if names and names <= devices else set()
+        return self.disk_target.build_selector(
             *([f"device=~{_quote('|'.join(map(re.escape, sorted(chosen))))}"] if chosen else [])
         )
 
-    def _list_disk_questions(self) -> list[tuple[str, str | None, str]]:
-        """Returns (query, query of its times, name where the query takes it away) of the disks and
-        processors."""
+    def _list_disk_queries(self) -> list[tuple[str, str | None, str]]:
+        """Returns (query, query of the times of its samples, name of the metric where the query
+        removes it) of the disks and processors."""
         if not self.disks:
             return []
         metrics = {labels["__name__"] for labels in self.disks}
@@ -342,22 +352,22 @@ class _Plan:
         names = [name for name in DISK if name.endswith("_total") == newer]
         selector = self._select_disks()
         times = f"timestamp({READS[0] if newer else READS[1]}{selector})"
-        questions: list[tuple[str, str | None, str]] = [(f"{name}{selector}", times, "") for name in names]
+        queries: list[tuple[str, str | None, str]] = [(f"{name}{selector}", times, "") for name in names]
         hosts = ",".join(
             dict.fromkeys(("mode", *(name for name in HOST_LABELS if any(name in labels for labels in self.disks))))
         )
         cpu = CPU[0] if newer else CPU[1]
-        return [*questions, (f"sum by ({hosts}) ({cpu}{self.asked.build_selector()})", times, cpu)]
+        return [*queries, (f"sum by ({hosts}) ({cpu}{self.disk_target.build_selector()})", times, cpu)]
 
-    def _list_server_questions(self) -> list[tuple[str, str | None, str]]:
-        """Returns (query, query of its times, "") of the MySQL server's status; empty without a
-        server."""
+    def _list_server_queries(self) -> list[tuple[str, str | None, str]]:
+        """Returns (query, query of the times of its samples, "") of the MySQL server's status;
+        empty without a server."""
         if not self.servers:
             return []
-        times = f"timestamp({STATUS}{INNODB['reads']}{self.of_server.build_selector()})"
+        times = f"timestamp({STATUS}{INNODB['reads']}{self.server_target.build_selector()})"
         plain = "|".join(name for name in SERVER if name != "commands_total")
         names, commands = _quote(f"{STATUS}({plain})"), _quote(COMMANDS)
         return [
-            (self.of_server.build_selector(f"__name__=~{names}"), times, ""),
-            (f"{STATUS}commands_total{self.of_server.build_selector(f'command=~{commands}')}", times, ""),
+            (self.server_target.build_selector(f"__name__=~{names}"), times, ""),
+            (f"{STATUS}commands_total{self.server_target.build_selector(f'command=~{commands}')}", times, ""),
         ]

@@ -1,4 +1,4 @@
-"""The time that is asked of a service: so much of it, up to a moment."""
+"""The time whose recording is fetched from a service: a span up to a moment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TimeSpan:
 
 
 def parse_span(last: str | None, until: str | None) -> TimeSpan:
-    """Parses `14d` or `36h` and an ISO 8601 time (UTC without a zone). Raises InputError."""
+    """Returns the time of --last (`14d`) and --until (ISO 8601; None: now). Raises InputError."""
     seconds = DEFAULT_S
     if last is not None:
         seconds = read_span(last, "--last", refuse.source, least_s=0.0)

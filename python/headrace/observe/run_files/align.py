@@ -1,7 +1,7 @@
 """One time axis: which second of the disk's file is which second of the benchmark's.
 
-By clock where both files have one. Else both are taken to begin together, and are moved against
-each other by up to a minute only when the correlation of their ups and downs says so clearly.
+It is found by the clock where both files have one. Else both are taken to begin together, or up to
+a minute apart if the correlation of their changes with such a lag is clearly higher.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LEAST_COVERAGE = 0.5
 def infer_interval(
     recording: Recording, key: str, count: int, span_s: float, row_s: float, findings: list[RunFinding]
 ) -> float:
-    """Returns the interval of a file that does not state it, when its length fits the run.
-
-    Raises InputError.
+    """Returns the interval of a file of `count` reports that does not state it: `row_s`, that of
+    the benchmark's rows, with a finding. `span_s`: length of the run. Raises InputError where the
+    reports do not fill the run.
     """
     if abs(count * row_s - span_s) > max(SAME_LENGTH_SHARE * span_s, 2 * row_s):
         rule = f"do not fill the {span_s:,.0f} s of the run at {row_s:g} s each"
@@ -52,23 +52,20 @@ def infer_interval(
 def find_offset(
     series: TimeSeries, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[RunFinding]
 ) -> float:
-    """Returns seconds to add to the times of a series to get the run's.
-
-    `reference`: the column whose ups and downs are compared with tps.
-
-    Raises InputError when both have clocks that do not meet.
+    """Returns the seconds to add to the times of a series to get the run's, with a finding.
+    `reference`: the column whose changes are correlated with tps. Raises InputError when both have
+    clocks and do not overlap.
     """
     if clock_at_zero_s is not None and series.begin_s is not None:
         return _find_clock_offset(series, rows, clock_at_zero_s, findings)
-    lag_s, best, plain = _find_best_lag(series, reference, rows)
-    why = "no clock in both files"
+    lag_s, best, without_lag = _find_best_lag(series, reference, rows)
     if lag_s:
         text = (
-            f"{series.name}: {why}; moved by {lag_s:+g} s, where its correlation "
-            f"with tps is {best:.2f} ({plain:.2f} if both began together)."
+            f"{series.name}: no clock in both files; moved by {lag_s:+g} s, where its correlation "
+            f"with tps is {best:.2f} ({without_lag:.2f} if both began together)."
         )
     else:
-        text = f"{series.name}: {why}; taken to begin together with the benchmark."
+        text = f"{series.name}: no clock in both files; taken to begin together with the benchmark."
     findings.append(RunFinding("alignment", text))
     return lag_s
 
@@ -86,8 +83,8 @@ def _find_clock_offset(
         if begin is None:
             continue
         offset = begin - clock_at_zero_s
-        both = min(end_s, offset + series.span_s) - max(0.0, offset)
-        if both >= 0.5 * min(end_s, series.span_s):
+        overlap_s = min(end_s, offset + series.span_s) - max(0.0, offset)
+        if overlap_s >= 0.5 * min(end_s, series.span_s):
             findings.append(
                 RunFinding("alignment", f"{series.name}: {words}; it begins at {round(offset):+,} s of the run.")
             )
@@ -99,7 +96,7 @@ def _find_clock_offset(
 
 
 def _find_best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tuple[float, float, float]:
-    """Returns (lag in s or 0, correlation there, correlation at 0)."""
+    """Returns the lag in s (0: none is clear), the correlation with it, and that without it."""
     interval = rows["duration_s"][0]
     most = int(MAX_LAG_S // interval)
     if rows.height < FEWEST_ROWS or most < 1:
@@ -120,12 +117,14 @@ def _find_best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tu
         pair = grid.select(pl.col("disk").shift(lag), pl.col("tps")).drop_nulls()
         r = pair.select(pl.corr("disk", "tps")).item() if pair.height >= FEWEST_ROWS // 2 else None
         correlations.append((r if r is not None and math.isfinite(r) else 0.0, lag, pair.height))
-    best, plain = max(correlations), next(entry for entry in correlations if entry[1] == 0)
-    clear = best[0] >= LEAST_CORRELATION and best[0] - plain[0] >= max(LEAST_GAIN, CLEAR / math.sqrt(max(best[2], 1)))
+    best, without_lag = max(correlations), next(entry for entry in correlations if entry[1] == 0)
+    clear = best[0] >= LEAST_CORRELATION and best[0] - without_lag[0] >= max(
+        LEAST_GAIN, CLEAR / math.sqrt(max(best[2], 1))
+    )
     # At the edge the true lag may lie outside: nothing is clear then.
     if not clear or abs(best[1]) == most:
-        return 0.0, plain[0], plain[0]
-    return best[1] * interval, best[0], plain[0]
+        return 0.0, without_lag[0], without_lag[0]
+    return best[1] * interval, best[0], without_lag[0]
 
 
 def _subtract_median(column: str) -> pl.Expr:

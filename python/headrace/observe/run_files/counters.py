@@ -15,16 +15,16 @@ from headrace.observe.recording import Recording, clip
 from headrace.observe.series import DOC, RunFinding, TimeSeries, find_wide_intervals, open_text, read_csv_rows, refuse
 
 NEEDED = ("reads", "read_bytes", "writes", "write_bytes")
-# Counters that tell what of these reached the volume as a request.
-ABOUT = ("reads_merged", "writes_merged", "flushes")
+# Counters that say how many of these reached the volume as a request.
+OPTIONAL = ("reads_merged", "writes_merged", "flushes")
 MAX_SAMPLES = 3_000_000  # a month of seconds; ours
 # A device has the samples of the others at the same moment, but for what a thread is late.
 SAME_MOMENT_S = 0.05
 
 
 def read_counters(path: Path, device: str | None, findings: list[RunFinding]) -> TimeSeries:
-    """Reads the devices of the file together (`device`: those named, joined by +), as rates between
-    samples. Raises InputError."""
+    """Returns the devices of a file together as rates between samples. `device`: their names,
+    joined by +; None: all. Raises InputError."""
     recording = open_text(path)
     by_device = _read_samples(recording, findings)
     names = _choose_devices(recording, by_device, device)
@@ -32,7 +32,7 @@ def read_counters(path: Path, device: str | None, findings: list[RunFinding]) ->
 
 
 def _read_samples(recording: Recording, findings: list[RunFinding]) -> dict[str, list[tuple[float, ...]]]:
-    """Returns by device: (epoch, the counters of NEEDED and ABOUT), in order of time."""
+    """Returns by device (seconds since 1970, counters of NEEDED and OPTIONAL), in order of time."""
     by_device: dict[str, list[tuple[float, ...]]] = {}
     header: list[str] = []
     for number, cells in read_csv_rows(recording, findings):
@@ -43,7 +43,7 @@ def _read_samples(recording: Recording, findings: list[RunFinding]) -> dict[str,
             raise recording.make_error(
                 number, f"more than {MAX_SAMPLES:,} samples", "is too many", "Cut the file.", DOC
             )
-        _add(recording, number, dict(zip(header, cells, strict=True)), by_device)
+        _add_sample(recording, number, dict(zip(header, cells, strict=True)), by_device)
     return by_device
 
 
@@ -61,7 +61,9 @@ def _read_header(recording: Recording, number: int, cells: list[str]) -> list[st
     return header
 
 
-def _add(recording: Recording, number: int, row: dict[str, str], by_device: dict[str, list[tuple[float, ...]]]) -> None:
+def _add_sample(
+    recording: Recording, number: int, row: dict[str, str], by_device: dict[str, list[tuple[float, ...]]]
+) -> None:
     """Adds a sample, seconds since 1970 and counters, to its device. Raises InputError for a
     damaged row or a time that goes back."""
     stamp = parse_iso(row["time"])
@@ -72,7 +74,9 @@ def _add(recording: Recording, number: int, row: dict[str, str], by_device: dict
     if not device or not device.isprintable() or len(device) > 100:
         raise recording.make_error(number, f"device = {clip(device, 40)}", "must be the name of a device", "", DOC)
     values = [recording.parse_number(number, name, row[name]) for name in NEEDED]
-    values += [recording.parse_number(number, name, row[name]) if row.get(name, "").strip() else 0.0 for name in ABOUT]
+    values += [
+        recording.parse_number(number, name, row[name]) if row.get(name, "").strip() else 0.0 for name in OPTIONAL
+    ]
     samples = by_device.setdefault(device, [])
     if samples and stamp.epoch_s <= samples[-1][0]:
         rule = "samples of a device follow each other"
@@ -138,12 +142,12 @@ def _sum_devices(recording: Recording, by_device: dict[str, list[tuple[float, ..
 def _count_requests(
     device: str, before: tuple[float, ...], after: tuple[float, ...]
 ) -> tuple[float, float, float, float] | None:
-    """Returns reads, bytes, writes, bytes between two samples as the volume had them; None where a
-    counter started over."""
+    """Returns reads, bytes read, writes and bytes written between two samples, as requests of the
+    volume; None where a counter fell."""
     changes = [b - a for a, b in zip(before[1:], after[1:], strict=True)]
     if any(change < 0 for change in changes):
         return None
-    change: dict[str, float] = dict(zip((*NEEDED, *ABOUT), changes, strict=True))
+    change: dict[str, float] = dict(zip((*NEEDED, *OPTIONAL), changes, strict=True))
     reads, writes = count_volume_requests(device, change)
     return reads, change["read_bytes"], writes, change["write_bytes"]
 

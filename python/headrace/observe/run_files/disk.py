@@ -31,7 +31,7 @@ def read_disk(
     row_s: float,
     findings: list[RunFinding],
 ) -> TimeSeries:
-    """Reads a file as `read_mib_s`, `write_mib_s`, of iostat `read_iops`, `write_iops`, and
+    """Returns the columns `read_mib_s`, `write_mib_s`, of iostat `read_iops` and `write_iops`, and
     `busy_share` where known.
 
     `key`: iostat or vmstat; `span_s`, `row_s`: of the benchmark's rows, for files without times.
@@ -50,7 +50,7 @@ def read_disk(
     if interval_s is None and any(report.stamp is None for report in readings.reports):
         interval_s = infer_interval(recording, key, len(readings.reports), span_s, row_s, findings)
     _, interval_s, series = build_device_series(recording, readings, device, interval_s)
-    _say_gaps(recording, readings, series, interval_s)
+    _add_gap_finding(recording, readings, series, interval_s)
     columns = series.columns
     series.columns = {
         f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in columns[f"{way}_kib_s"]]
@@ -72,7 +72,7 @@ def read_disk(
     return series
 
 
-def _say_gaps(recording: Recording, readings: Readings, series: TimeSeries, interval_s: float) -> None:
+def _add_gap_finding(recording: Recording, readings: Readings, series: TimeSeries, interval_s: float) -> None:
     """Adds a finding to the series if reports are missing. Raises InputError if too large a share
     of them is."""
     total = round(series.span_s / interval_s)
@@ -93,10 +93,9 @@ def _say_gaps(recording: Recording, readings: Readings, series: TimeSeries, inte
 
 
 def read_busy_shares(recording: Recording, tool: str, reports: int) -> list[float] | None:
-    """Returns the share of all processors at work in each of the `reports` that the reader of disks
-    keeps; None where the file does not say so for every one of them.
-
-    Readers leave out the first report, the mean since boot; `iostat -y` has none.
+    """Returns the share of all processors at work in each of the `reports` of disks; None where the
+    file does not have it for all of them. The first report, the mean since boot, is not among them;
+    `iostat -y` has none.
     """
     shares = _read_vmstat(recording.text) if tool == "vmstat" else _read_iostat(recording.text)
     if len(shares) == reports + 1:
@@ -116,7 +115,7 @@ def _read_vmstat(text: str) -> list[float]:
         if words[:2] == ["r", "b"]:
             columns = words
         elif columns and words and words[0].isdigit():
-            shares.append(_sum(words, columns, VMSTAT_WORK))
+            shares.append(_compute_busy_share(words, columns, VMSTAT_WORK))
     return shares
 
 
@@ -130,16 +129,14 @@ def _read_iostat(text: str) -> list[float]:
         if words[:1] == ["avg-cpu:"]:
             columns = words[1:]
         elif columns and words:
-            shares.append(_sum(words, columns, IOSTAT_WORK))
+            shares.append(_compute_busy_share(words, columns, IOSTAT_WORK))
             columns = []
     return shares
 
 
-def _sum(words: list[str], columns: list[str], names: tuple[str, ...]) -> float:
-    """Returns the sum of the named percentages as a share; rounded figures may add up to a little
-    more than all.
-
-    Not a number where the line has not what the header names.
+def _compute_busy_share(words: list[str], columns: list[str], names: tuple[str, ...]) -> float:
+    """Returns the sum of the percentages in these columns as a share, at most 1 (rounded figures
+    may add up to a little more). It is NaN where the line does not have them.
     """
     try:
         figures = dict(zip(columns, words, strict=False))

@@ -66,7 +66,7 @@ UPTIME_SLACK_S = 1.5  # Uptime is in whole seconds
 
 @dataclass
 class StatusSamples:
-    """The variables, sample by sample (NaN: absent), and where each sample begins in the file."""
+    """Samples of the variables in WANTED (NaN: absent), and the lines that they begin at."""
 
     where: list[int] = field(default_factory=list)
     stamps: list[Stamp | None] = field(default_factory=list)
@@ -87,9 +87,9 @@ class StatusSamples:
 
 @dataclass
 class Status:
-    """`series`: a value per interval between samples, columns as in `Run.status`.
-
-    `page_bytes`, `pages_total`: None when not told.
+    """The status of a server over a run. `series`: a value per interval between samples, columns as
+    in `Run.status`. `engines`: those that have counters. `pages_total`, `first_free_share`: of the
+    buffer pool in the first sample, None when not known.
     """
 
     series: TimeSeries
@@ -108,10 +108,9 @@ def parse(
     row_s: float,
     findings: list[RunFinding],
 ) -> Status:
-    """Reads the samples of a file.
-
-    `span_s`, `row_s`: of the benchmark's rows (None: there are none), for files that do not tell
-    times. Raises InputError.
+    """Returns the status in the samples of a file. `relative`: whether they are differences (None:
+    as they look). `span_s`, `row_s`: of the benchmark's rows (None: there are none), for files
+    without times. Adds to `findings`. Raises InputError.
     """
     head = recording.text[:200_000]
     first = next((line for line in head.split("\n") if line.strip()), "")
@@ -133,7 +132,7 @@ def parse(
                     "status", f"{recording.name}: the figures are differences (mysqladmin -r) and were added up."
                 )
             )
-    levels_known = _add_up(samples) if relative else True
+    levels_known = _accumulate(samples) if relative else True
     _check_cumulative(recording, samples)
     starts, durations, begin = _compute_times(recording, samples, relative, interval_s, span_s, row_s, findings)
     _fill_checkpoint_age(samples)
@@ -142,7 +141,7 @@ def parse(
 
 
 def read_sample(recording: Recording) -> dict[str, float]:
-    """Reads the counters of one output of SHOW GLOBAL STATUS, with Uptime. Raises InputError."""
+    """Returns the counters in one output of SHOW GLOBAL STATUS by name. Raises InputError."""
     samples = _read_batches(recording, [])
     if len(samples.where) != 1:
         hint = "Save SHOW GLOBAL STATUS once, whole."
@@ -299,10 +298,9 @@ def _looks_relative(samples: StatusSamples) -> bool:
     return bool(falls) and sum(falls) > 0.2 * len(falls)
 
 
-def _add_up(samples: StatusSamples) -> bool:
-    """Turns differences into running sums.
-
-    False when the first sample is a difference too, so that levels are not known.
+def _accumulate(samples: StatusSamples) -> bool:
+    """Replaces the differences in `samples` by running sums. Returns False when the first sample is
+    a difference too, so that levels are not known.
     """
     uptime = samples.values["uptime"]
     uptimes = [value for value in uptime if not math.isnan(value)]
@@ -334,8 +332,8 @@ def _compute_times(
     row_s: float,
     findings: list[RunFinding],
 ) -> tuple[list[float], list[float], float | None]:
-    """Returns (starts, durations) of the intervals between samples, from 0, and the epoch of the
-    beginning or None."""
+    """Returns starts (from 0) and durations of the intervals between samples in s, and the begin in
+    seconds since 1970 (None: not known). Raises InputError where times are missing or go back."""
     count, begin = len(samples.where), None
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
     stamps = [stamp for stamp in samples.stamps if stamp is not None]
@@ -379,7 +377,7 @@ def _compute_times(
 
 
 def _fill_checkpoint_age(samples: StatusSamples) -> None:
-    """Fills the age of the checkpoint in from its ends, where it is not counted."""
+    """Sets the age of the checkpoint in `samples` from its ends, where it is not counted."""
     age = samples.values["innodb_checkpoint_age"]
     for current, checkpoint in CHECKPOINT_ENDS:
         for index, (end, begin) in enumerate(zip(samples.values[current], samples.values[checkpoint], strict=True)):
@@ -444,8 +442,8 @@ def _build_series(
             "restarted, or FLUSH STATUS was run. Rates there are null."
         )
         findings.append(RunFinding("restart", text, starts[index]))
-    kept_starts, kept_durations = [starts[index] for index in keep], [durations[index] for index in keep]
-    return TimeSeries(recording.name, recording.sha256, kept_starts, kept_durations, columns, begin, begin)
+    starts, durations = [starts[index] for index in keep], [durations[index] for index in keep]
+    return TimeSeries(recording.name, recording.sha256, starts, durations, columns, begin, begin)
 
 
 def _compute_rate(before: float, after: float, duration: float) -> float | None:
@@ -455,8 +453,8 @@ def _compute_rate(before: float, after: float, duration: float) -> float | None:
 
 
 def _make_status(samples: StatusSamples, series: TimeSeries, durations: list[float], levels_known: bool) -> Status:
-    """Returns the series with the engines, size and number of pages, and share of free pages that
-    the first sample tells; a page is 16 KiB where it does not say."""
+    """Returns the series with the engines, and with size, number and free share of the buffer
+    pool's pages by the first sample; a page is 16 KiB where it is not known."""
 
     def find_first(name: str) -> float | None:
         return next((value for value in samples.values[name] if not math.isnan(value)), None) if levels_known else None
@@ -468,7 +466,7 @@ def _make_status(samples: StatusSamples, series: TimeSeries, durations: list[flo
 
 
 def build_frame(series: TimeSeries, offset_s: float) -> pl.DataFrame:
-    """Returns the intervals as `Run.status`, on the run's time."""
+    """Returns the intervals of a series as `Run.status`, `offset_s` seconds later."""
     columns = {"t_s": [start + offset_s for start in series.start_s], "duration_s": series.duration_s}
     return pl.DataFrame(
         columns | series.columns, schema_overrides={name: pl.Float64 for name in (*columns, *series.columns)}
@@ -476,7 +474,7 @@ def build_frame(series: TimeSeries, offset_s: float) -> pl.DataFrame:
 
 
 def check_engine(status: Status, engine: str, name: str) -> None:
-    """Refuses a file without any counter of the engine described."""
+    """Raises InputError for a status without any counter of `engine`. `name`: the file's."""
     needed = "rocksdb" if engine == "myrocks" else "innodb"
     if needed not in status.engines:
         other = " and ".join(sorted(status.engines)) or "no engine"
@@ -485,9 +483,6 @@ def check_engine(status: Status, engine: str, name: str) -> None:
 
 
 def looks_cold(free_share: float, data_share: float | None) -> bool:
-    """Returns True when a buffer pool with this share of free pages (0 to 1) is cold: it holds less
-    than half of what it could. `data_share`: data over pool, None: not known.
-
-    `data_share`: data over pool, None: not known.
-    """
+    """Returns whether a buffer pool with this share of free pages (0 to 1) is cold: it has less
+    than half of the data that fit. `data_share`: data over pool, None: not known."""
     return 1 - free_share < 0.5 * min(1.0, 1.0 if data_share is None else data_share)

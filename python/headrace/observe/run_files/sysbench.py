@@ -102,7 +102,7 @@ def parse(recording: Recording, columns: dict[str, str], interval_s: float | Non
 
 
 def _parse_value(recording: Recording, where: int, what: str, text: str) -> float:
-    """Parses a number within what is believed. Raises InputError with the line."""
+    """Returns a figure of the column `what`. Raises InputError for one beyond MOST, too."""
     number = recording.parse_number(where, what, text)
     if number > MOST[what]:
         hint = "The line is damaged: take it out."
@@ -154,8 +154,8 @@ def _read_raw(recording: Recording, lines: list[str]) -> Rows:
 
 
 def _add_raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, percentiles: set[float]) -> None:
-    """Adds a report of either version of sysbench; latencies of another percentile than the 95th
-    become NaN, and their percentile is added to `percentiles`."""
+    """Adds a report of either version of sysbench to `rows`; latencies of another percentile than
+    the 95th become NaN, and their percentile is added to `percentiles`."""
     if match.re is REPORT_1:
         threads, tps, qps, percent, latency = match.groups()[2:]
         queries = _parse_value(recording, number, "qps", qps)
@@ -166,7 +166,7 @@ def _add_raw_row(recording: Recording, rows: Rows, number: int, match: re.Match,
     percentiles.add(percent)
     p95 = _parse_value(recording, number, "p95_ms", latency)
     tps = _parse_value(recording, number, "tps", tps)
-    _add(
+    _add_row(
         rows,
         number,
         _parse_value(recording, number, "t_s", match["t"]),
@@ -183,7 +183,7 @@ def _add_raw_row(recording: Recording, rows: Rows, number: int, match: re.Match,
         rows.stamps.append((number, stamp))
 
 
-def _add(
+def _add_row(
     rows: Rows,
     where: int,
     t_s: float,
@@ -239,9 +239,9 @@ CSV_NAMES = {
 
 
 def _read_csv(recording: Recording, lines: list[str], columns: dict[str, str], interval_s: float | None) -> Rows:
-    """Reads a CSV file with a row per interval; `columns` maps our names to the file's,
-    `interval_s` is the length of a row where it has no times. Raises InputError if
-    neither is known, or for a damaged row."""
+    """Returns the rows of a CSV file with a row per interval. `columns`: the file's names by those
+    of CSV_NAMES; `interval_s`: the length of a row where it has no times. Raises InputError where
+    that is not known either, and for a damaged row."""
     delimiter = max(",;\t", key=next(line for line in lines if line.strip()).count)
     rows, place = Rows(), {}
     for number, cells in read_csv_rows(recording, rows.findings, delimiter):
@@ -260,19 +260,19 @@ def _read_csv(recording: Recording, lines: list[str], columns: dict[str, str], i
 
 
 def _find_csv_columns(recording: Recording, line: int, header: list[str], columns: dict[str, str]) -> dict[str, int]:
-    """Returns at which position each of our columns stands. Raises InputError if a named one or
-    `tps` is missing, or is there twice."""
+    """Returns the position of each column in CSV_NAMES, and of `time`. Raises InputError if one
+    that `columns` names, or `tps`, is missing or there twice."""
     place = {}
-    for ours in ("time", *CSV_NAMES):
-        column = columns.get(ours, ours)
+    for name in ("time", *CSV_NAMES):
+        column = columns.get(name, name)
         if header.count(column) > 1:
             raise recording.make_error(
                 line, f"column {clip(column, 40)}", "is there twice", "Name each column once.", DOC
             )
         if column in header:
-            place[ours] = header.index(column)
-        elif ours in columns:
-            rule = f"files.columns says {ours} is called so"
+            place[name] = header.index(column)
+        elif name in columns:
+            rule = f"files.columns says {name} is called so"
             hint = suggest_nearest(column, header) or f"There are: {clip(', '.join(header), 200)}."
             raise recording.make_error(line, f"no column {clip(column, 40)}", rule, hint, DOC)
     if "tps" not in place:
@@ -287,17 +287,17 @@ def _find_csv_columns(recording: Recording, line: int, header: list[str], column
 def _add_csv_row(
     recording: Recording, rows: Rows, number: int, cells: list[str], place: dict[str, int], interval_s: float | None
 ) -> None:
-    """Adds a row of a CSV file; without a time it ends `interval_s` seconds after the row before.
-    Raises InputError for a damaged figure or time."""
+    """Adds a row of a CSV file to `rows`; without a time it ends `interval_s` seconds after the row
+    before. Raises InputError for a damaged figure or time."""
     values = {}
-    for ours, what in CSV_NAMES.items():
-        text = cells[place[ours]].strip() if ours in place else ""
+    for name, what in CSV_NAMES.items():
+        text = cells[place[name]].strip() if name in place else ""
         if text:
             values[what] = _parse_value(recording, number, what, text)
-        elif ours in place and ours in ("tps", "t_s"):
-            raise recording.make_error(number, f"{ours} is empty", "every row needs it", "Take the row out.", DOC)
+        elif name in place and name in ("tps", "t_s"):
+            raise recording.make_error(number, f"{name} is empty", "every row needs it", "Take the row out.", DOC)
     t_s = values.get("t_s", (len(rows.t_s) + 1) * (interval_s or 0.0))
-    _add(
+    _add_row(
         rows,
         number,
         t_s,
@@ -320,9 +320,9 @@ def _add_csv_row(
 
 
 def _set_interval(recording: Recording, rows: Rows, given_s: float | None) -> None:
-    """Sets the `interval_s` of rows to the usual step of their times, drops rows that are there
-    twice, and notes gaps. `given_s`: seconds that the run's description names. Raises InputError
-    for steps that are not even."""
+    """Sets the `interval_s` of rows to the median step of their times, drops rows that are there
+    twice, and adds findings on these and on gaps. `given_s`: the interval in the run's description.
+    Raises InputError for steps that are not even."""
     steps = [b - a for a, b in pairwise(rows.t_s) if b > a]
     if not steps:
         hint = "Is the right column named in files.columns?"
@@ -341,9 +341,9 @@ def _set_interval(recording: Recording, rows: Rows, given_s: float | None) -> No
         place = ", ".join(f"line {rows.where[index]}" for index in doubled[:5])
         text = f"{recording.name}: {len(doubled)} rows were there twice, word for word, and were taken once ({place})."
         rows.findings.append(RunFinding("duplicate", text, rows.t_s[doubled[0]]))
-        _drop(rows, set(doubled))
+        _drop_rows(rows, set(doubled))
     rows.interval_s = float(interval)
-    say_gaps(recording, rows)
+    add_gap_finding(recording, rows)
 
 
 def _check_step(recording: Recording, rows: Rows, index: int, interval_s: float) -> bool:
@@ -374,17 +374,19 @@ def _check_step(recording: Recording, rows: Rows, index: int, interval_s: float)
     return False
 
 
-def _drop(rows: Rows, gone: set[int]) -> None:
-    """Takes the rows at these positions out of all columns."""
+def _drop_rows(rows: Rows, dropped: set[int]) -> None:
+    """Removes the rows at these positions from all columns."""
     for name in ("where", "t_s", "threads", "tps", "qps", "p95_ms", "busy_share", "pages_written_per_s"):
         column = getattr(rows, name)
-        setattr(rows, name, array(column.typecode, (value for index, value in enumerate(column) if index not in gone)))
+        setattr(
+            rows, name, array(column.typecode, (value for index, value in enumerate(column) if index not in dropped))
+        )
     if rows.stamps:
-        rows.stamps = [stamp for index, stamp in enumerate(rows.stamps) if index not in gone]
+        rows.stamps = [stamp for index, stamp in enumerate(rows.stamps) if index not in dropped]
 
 
-def say_gaps(recording: Recording, rows: Rows) -> None:
-    """Notes where rows are missing; fills nothing in. Raises InputError for too many."""
+def add_gap_finding(recording: Recording, rows: Rows) -> None:
+    """Adds a finding on missing rows. Raises InputError for too many."""
     interval, gaps = rows.interval_s, []
     if rows.t_s[0] > 1.5 * interval:
         gaps.append((0.0, rows.t_s[0] - interval, rows.where[0]))
@@ -411,7 +413,7 @@ CLOCK_SLACK_S = 3.0
 
 
 def _set_clock(recording: Recording, rows: Rows) -> None:
-    """Sets the clock at t_s = 0 by the times of the rows, and notes where that clock jumped."""
+    """Sets `clock_at_zero_s` by the times of rows, and adds a finding where that clock jumped."""
     if not rows.stamps:
         return
     stamps = rows.stamps if isinstance(rows.stamps[0], Stamp) else parse_stamps(recording, rows.stamps)

@@ -44,9 +44,8 @@ Panel = tuple[str, Sequence[Part]]
 
 
 class TimeAxis:
-    """Seconds of a run as moments, and the axis that shows them: dates and clock times where the
-    run has them, clock times of its days where only a clock is known, else the time since the
-    start."""
+    """The axis of time of a run: dates and clock times if the run has a date, clock times of its
+    days if it has a time of day alone, else the time since its start."""
 
     def __init__(self, clock_start: object, span_s: float) -> None:
         """Chooses the start, format and title of the axis. `clock_start`: date and time, or time of
@@ -54,16 +53,16 @@ class TimeAxis:
         clock_time = parse_clock_start(clock_start)
         dated = clock_time is not None and len(str(clock_start)) > CLOCK_ONLY
         self.start = clock_time or DAY_ONE
-        short = span_s <= 600
-        long = span_s > (1.5 * DAY_S if clock_time else DAY_S)
-        self.format, self.words = "%H:%M:%S" if short else "%H:%M", None
-        unit = "h:min:s" if short else "h:min"
+        is_short = span_s <= 600
+        is_long = span_s > (1.5 * DAY_S if clock_time else DAY_S)
+        self.format, self.words = "%H:%M:%S" if is_short else "%H:%M", None
+        unit = "h:min:s" if is_short else "h:min"
         self.title = f"time of day ({unit})" if clock_time else f"time since the start ({unit})"
-        if short and not clock_time:
+        if is_short and not clock_time:
             self.format, self.title = "%M:%S", "time since the start (min:s)"
-        elif long and dated:
+        elif is_long and dated:
             self.format, self.title = "%-d %b %H:%M", "day and time (h:min)"
-        elif long:
+        elif is_long:
             days = f"floor((toNumber(datum.value) - utc({DAY_ONE.year}, 0, 1)) / {1_000 * DAY_S})"
             day_words = f"'day ' + ({days} + 1) + ' '" if clock_time else f"{days} + ' d '"
             self.words = f"{day_words} + utcFormat(datum.value, '%H:%M')"
@@ -87,19 +86,19 @@ class TimeAxis:
 
 
 def thin_rows(rows: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
-    """Returns at most MOST_POINTS rows: means over stretches, with `duration_s` summed and `more`
-    aggregates."""
-    each = -(-rows.height // MOST_POINTS)
-    apart = ("t_s", "duration_s")
-    numbers = [name for name, kind in rows.schema.items() if kind.is_numeric() and name not in apart]
+    """Returns at most MOST_POINTS rows, each of as many consecutive ones: means of numbers, the sum
+    of `duration_s`, and the aggregates `more`."""
+    count = -(-rows.height // MOST_POINTS)
+    times = ("t_s", "duration_s")
+    numbers = [name for name, kind in rows.schema.items() if kind.is_numeric() and name not in times]
     summed = [pl.col("duration_s").sum()] if "duration_s" in rows.columns else []
-    return rows.group_by(pl.int_range(rows.height) // max(1, each), maintain_order=True).agg(
+    return rows.group_by(pl.int_range(rows.height) // max(1, count), maintain_order=True).agg(
         pl.col("t_s").first(), *summed, pl.col(numbers).mean(), *more
     )
 
 
 def find_ends(frame: pl.DataFrame, column: str) -> tuple[float, float]:
-    """Returns the ends of a column of numbers; 0 and 0 where it has none."""
+    """Returns the lowest and the highest number of a column; 0 and 0 where it has none."""
     values = frame[column].drop_nulls().cast(pl.Float64)
     return (values.to_numpy().min().item(), values.to_numpy().max().item()) if values.len() else (0.0, 0.0)
 
@@ -155,13 +154,13 @@ def make_role_colour(present: Sequence[str] | None = None, orient: Orient | None
 
 
 def close_at_end(frame: pl.DataFrame) -> pl.DataFrame:
-    """Adds a row at the end of the last interval, so that a step line is drawn over it."""
+    """Returns the frame with a row at the end of its last interval, for a step line."""
     return pl.concat([frame, frame.tail(1).with_columns(pl.col("until").alias("at"))])
 
 
 def make_linear_axes(title: str, low: float, high: float, ticks: int = 4) -> Callable[[str], alt.Y]:
-    """Returns a maker of axes: it gives a column an axis from `low` to `high`, in the unit of
-    `title`."""
+    """Returns a function that returns the axis of a column: from `low` to `high`, with this
+    title."""
     axis = alt.Axis(title=title, tickCount=ticks, labelExpr=SHORT)
     return lambda column: alt.Y(f"{column}:Q", scale=alt.Scale(domain=[low, high], nice=False), axis=axis)
 
@@ -193,7 +192,7 @@ def draw_lines(
 
 
 def shade(spans: pl.DataFrame, x: alt.X, height: int, colour: str = style.WARN, until: str = "until:T") -> alt.Chart:
-    """Shades stretches of time behind a panel: rows of `at` and `until`."""
+    """Returns the layer that shades stretches of time, rows of `at` and `until`, behind a panel."""
     rect = alt.Chart(spans).mark_rect(color=colour, opacity=0.13)
     return rect.encode(x=x, x2=until, y=alt.value(0), y2=alt.value(height))
 
@@ -220,7 +219,7 @@ def draw_panels(
     colour: str = style.WARN,
     last: bool = True,
 ) -> list[Drawing]:
-    """Draws panels of `height` px that stand above each other, for `stacked`.
+    """Draws panels of `height` px that stand above each other, for `stack_panels`.
 
     `axes`: the axis of a column, by the panel's title, where it is not from 0 up. `shaded`: rows of
     `at` and `until`, stretches of time that are shaded behind all panels in `colour`. `last`: False
@@ -237,7 +236,7 @@ def draw_panels(
 
 
 def stack_panels(panels: Sequence, title: str, subtitle: str = "", spacing: int = 26) -> alt.VConcatChart:
-    """Returns panels above each other on one axis of time, configured."""
+    """Returns the chart of panels above each other on one axis of time."""
     above = alt.vconcat(*panels, spacing=spacing).resolve_scale(x="shared")
     return style.configure_chart(above.properties(title=alt.TitleParams(title, subtitle=subtitle, offset=16)))
 

@@ -19,9 +19,9 @@ from headrace.report.words import format_number, format_usd
 if TYPE_CHECKING:
     from headrace.planner.result import Choice, Plan
 
-# Costs or latencies over more than one power of ten need a logarithmic axis; less reads better on a
-# linear one.
-APART = 10
+# From this ratio of the highest to the lowest cost or latency on, an axis is logarithmic (chosen by
+# eye).
+FAR_APART = 10
 MEETS, FAILS = "meets every goal", "fails a goal"
 SINGLE, OTHER = "no RAID", "other"
 AURORA_STORAGE = {"aurora:standard": "Standard", "aurora:io-optimized": "I/O-Optimized"}
@@ -105,15 +105,15 @@ def draw_frontier(
             ringed.mark_point(size=220, strokeWidth=2, color=style.GOOD, filled=True, opacity=1),
             name.transform_calculate(words="'recommended: ' + datum.label").encode(text="words:N"),
         ]
-    roles = frame.filter(pl.col("role") != "").with_columns(
+    labelled = frame.filter(pl.col("role") != "").with_columns(
         (pl.col("role") + ": " + pl.col("label")).alias("words"),
         pl.when(pl.col("role") == "today").then(pl.lit(style.WARN)).otherwise(pl.lit(style.INK)).alias("ink"),
     )
-    if roles.height:
+    if labelled.height:
         middle = sum(find_ends(frame, "cost")) / 2
         for align, dx, side in (("left", 10, pl.col("cost") <= middle), ("right", -10, pl.col("cost") > middle)):
             # Below their points: the recommended has its name above.
-            words = alt.Chart(roles.filter(side)).mark_text(align=align, dx=dx, dy=16)  # pyright: ignore[reportArgumentType]
+            words = alt.Chart(labelled.filter(side)).mark_text(align=align, dx=dx, dy=16)  # pyright: ignore[reportArgumentType]
             ink = alt.Color("ink:N", scale=None, legend=None)
             layers.append(words.encode(x="cost:Q", y="ms:Q", text="words:N", color=ink))
     at_top = " At the top: a minute or more." if frame["ms"].max() == NEVER_MS else ""
@@ -124,7 +124,7 @@ def draw_frontier(
 
 def _is_far_apart(low: float, high: float) -> bool:
     """Returns True when the values are so far apart that only a logarithmic axis shows them."""
-    return low > 0 and high > APART * low
+    return low > 0 and high > FAR_APART * low
 
 
 def _make_cost_axis(frame: pl.DataFrame, column: str = "cost", title: str = "cost (USD a month)") -> alt.X:
@@ -170,14 +170,14 @@ def _draw_goal(column: str, limit: float, label: str, colour: str, outside: bool
 
 
 def get_service(family: object) -> str:
-    """Returns the service of a family's name: `ec2`, `rds:multi-az`, `aurora:standard`."""
+    """Returns the deployment in a family's name: `ec2`, `rds:multi-az`, `aurora:standard`."""
     first = str(family or "").split(" ")[0]
     return first if ":" in first else "ec2"
 
 
 def get_storage(family: object) -> str:
-    """Returns the storage of a family's name: its volume type, at RDS too; of Aurora what it is
-    sold as."""
+    """Returns the storage in a family's name: the volume type on EC2 and RDS, Standard or
+    I/O-Optimized on Aurora, `other` for another name."""
     words = str(family or "").split(" ")
     if words[0].startswith("aurora:"):
         return AURORA_STORAGE.get(words[0], words[0])
@@ -190,7 +190,7 @@ def _get_layout(family: str) -> str:
 
 
 def _make_service_shapes(services: Sequence[str]) -> dict:
-    """Returns the shape of a service's points, where several are drawn."""
+    """Returns the encoding of services by the shape of points; empty for a single one."""
     if len(services) < 2:
         return {}
     shapes = alt.Scale(domain=list(services), range=[SHAPES.get(name, "stroke") for name in services])
@@ -255,7 +255,7 @@ def draw_against_tps(plan: Plan) -> Drawing | None:
 
 
 def _make_dashes(layouts: Sequence[str]) -> dict:
-    """Returns dashes by layout, where there are several."""
+    """Returns the encoding of layouts by dashes; empty for a single one."""
     if len(layouts) < 2:
         return {}
     shown = [name for name in DASHES if name in layouts]
@@ -287,7 +287,7 @@ def _draw_recommended(frame: pl.DataFrame, choice: Choice) -> list[alt.Chart]:
     ]
 
 
-def bills(choices: Sequence[tuple[str, Sequence[dict]]]) -> Drawing:
+def draw_bill_chart(choices: Sequence[tuple[str, Sequence[dict]]]) -> Drawing:
     """Draws the monthly bill of several choices as stacked bars, by kind of item. `choices`: name
     and its items (`item`, `unit`, `usd`)."""
     y = alt.Y("choice:N", sort=[name for name, _ in choices], axis=alt.Axis(title=None))

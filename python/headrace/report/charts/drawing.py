@@ -1,8 +1,8 @@
 """Charts drawn as SVG or PNG, and set into a page: as wide as the text, and once more as wide as a
 phone.
 
-They are drawn in a process of their own: the renderer is a JavaScript engine, and where it lacks
-memory it ends its process, with a word on standard error alone.
+They are drawn in a process of their own: the renderer is a JavaScript engine, which ends its
+process when it lacks memory.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     import altair as alt
 
 
-# A line with the form wanted and the specification; back comes a line with a length, or -1 and what
-# was wrong, and that many bytes.
+# It reads lines of JSON with a form and a specification. The answer to each is a line with a length
+# and that many bytes, or -1 and a line with the error.
 WORKER = """
 import json, sys
 import vl_convert
 for line in sys.stdin.buffer:
-    wanted = json.loads(line)
+    request = json.loads(line)
     try:
-        if wanted["form"] == "svg":
-            drawn = vl_convert.vegalite_to_svg(wanted["spec"]).encode()
+        if request["form"] == "svg":
+            drawn = vl_convert.vegalite_to_svg(request["spec"]).encode()
         else:
-            drawn = vl_convert.vegalite_to_png(wanted["spec"], scale=wanted["scale"])
+            drawn = vl_convert.vegalite_to_png(request["spec"], scale=request["scale"])
         sys.stdout.buffer.write(b"%d\\n" % len(drawn) + drawn)
     except Exception as error:
         sys.stdout.buffer.write(b"-1\\n" + " ".join(str(error).split())[:300].encode() + b"\\n")
@@ -55,7 +55,7 @@ FRAME = re.compile(r"\[0x[0-9a-f]+\]$|^=+ C stack trace =+$")  # lines that foll
 
 
 class _Renderer:
-    """The process, started at the first chart and again when it has ended. One chart at a time."""
+    """The renderer's process, started at the first chart, and again after its end."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
@@ -82,25 +82,25 @@ class _Renderer:
                 self._end()
                 raise
             if length < 0 or len(drawn) < length:
-                ended, hint = _describe_end(*self._end())
-                raise CouldNotRun("the chart", f"could not be drawn: the renderer {ended}", "vl-convert", hint)
+                end, hint = _describe_end(*self._end())
+                raise CouldNotRun("the chart", f"could not be drawn: the renderer {end}", "vl-convert", hint)
             return drawn
 
     def _open_pipes(self) -> tuple[IO[bytes], IO[bytes]]:
         """Returns the pipes to and from the renderer, which is started if it does not run in this
         process. Raises CouldNotRun if vl-convert is not installed."""
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
-            # The worker would say it in a traceback.
+            # Checked here: the worker would end with a traceback.
             if find_spec("vl_convert") is None:
                 with import_optional():
                     raise ModuleNotFoundError(name="vl_convert")
             # In a session of its own: Ctrl-C is for the command, and the renderer ends with its
             # standard input.
-            words = [sys.executable, "-c", WORKER]
+            arguments = [sys.executable, "-c", WORKER]
             # In memory: a pipe that nobody reads would fill, and a file needs a folder.
             self._errors = open(os.memfd_create("renderer"), "w+b")  # noqa: SIM115
             self._process = spawn(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, folder=None
+                arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, folder=None
             )
             self._owner = os.getpid()
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -128,9 +128,9 @@ class _Renderer:
 
 
 def _describe_end(code: int, errors: str) -> tuple[str, str]:
-    """Says how the renderer ended, with the last line of its standard error, and what to do. A
-    negative code is the signal that ended it. Memory is blamed only for a kill by signal 9, and
-    where the renderer itself says that it lacked some."""
+    """Returns how the renderer ended, with the last line of its standard error, and a hint. A
+    negative code is the signal that ended it. A lack of memory is the reason after signal 9, and
+    where standard error says so."""
     lines = [line.strip("# \t\r") for line in errors.splitlines() if not FRAME.search(line.strip())]
     last = next((" ".join(line.split())[:300] for line in reversed(lines) if line), "")
     how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
@@ -198,9 +198,8 @@ def _round_places(text: str) -> str:
 
 
 def _shorten_path(path: str) -> str:
-    """Returns a path whose steps along one axis are written as such (`H`, `V`), and are one step
-    where they go on in their direction: most of a step line is left out so. A path of curves is
-    rounded alone."""
+    """Returns a path with rounded places, in which steps along one axis are written as `H` and `V`,
+    and consecutive ones in one direction as one step. A path of curves is only rounded."""
     path = _round_places(path)
     steps = list(STEP.finditer(path))
     if "".join(step[0] for step in steps) != path:

@@ -65,8 +65,8 @@ def find_throttled_spans(frame: pl.DataFrame) -> pl.DataFrame:
 def draw_simulation(
     rows: pl.DataFrame, title: str, clock_start: object = None, closed: bool = False
 ) -> alt.VConcatChart:
-    """Returns a run over time: IOPS and MiB/s offered and delivered, queue, balances, latency, on
-    one time axis; waiting shaded."""
+    """Returns the chart of a run over time: offered and delivered IOPS and MiB/s, queue, balances
+    and latency, with the time in which requests waited shaded."""
     axis = TimeAxis(clock_start, rows["t_s"][-1] + rows["duration_s"][-1])
     frame = axis.add(shorten_rows(rows, MOST_POINTS))
     panels = [_make_delivered_panel("IOPS", "iops", closed), _make_delivered_panel("MiB/s", "mib_s", closed)]
@@ -106,7 +106,7 @@ def _make_latency_axis(frame: pl.DataFrame, latencies: Sequence[Part]) -> Callab
 
 
 def draw_workload(load: OpenWorkload) -> alt.VConcatChart:
-    """Returns the shape of a demand: IOPS and MiB/s, reads and writes, over time."""
+    """Returns the chart of a demand over time: IOPS and MiB/s, of reads, writes and all."""
     points = with_totals(load.points).with_columns(
         (pl.col("reads_per_s") * pl.col("read_kib") / 1024).alias("read_mib_s"),
         (pl.col("writes_per_s") * pl.col("write_kib") / 1024).alias("write_mib_s"),
@@ -123,10 +123,10 @@ def draw_workload(load: OpenWorkload) -> alt.VConcatChart:
 
 
 def _find_busiest(points: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Returns at most MOST_POINTS stretches of points, with the highest figure of each of these
-    columns."""
-    each = -(-points.height // MOST_POINTS)
-    return points.group_by(pl.int_range(points.height) // each, maintain_order=True).agg(
+    """Returns at most MOST_POINTS rows, each with the highest figures of consecutive points in
+    these columns."""
+    count = -(-points.height // MOST_POINTS)
+    return points.group_by(pl.int_range(points.height) // count, maintain_order=True).agg(
         pl.col("t_s").first(), pl.col("duration_s").sum(), pl.col(names).max()
     )
 
@@ -152,9 +152,9 @@ def draw_day_panels(
     y, height = make_linear_axes("IOPS", 0, top), 220
     spans = None if waits is None else find_throttled_spans(axis.add(shorten_rows(waits, MOST_POINTS)))
     shaded = [] if spans is None or not spans.height else [shade(spans, x, height)]
-    asked = alt.Chart(close_at_end(frame).select("at", "ops_per_s"))
-    area = asked.mark_area(interpolate="step-after", color=style.SIMULATED, opacity=0.15)
-    line = asked.mark_line(interpolate="step-after", color=style.SIMULATED, strokeWidth=1.5)
+    demand = alt.Chart(close_at_end(frame).select("at", "ops_per_s"))
+    area = demand.mark_area(interpolate="step-after", color=style.SIMULATED, opacity=0.15)
+    line = demand.mark_line(interpolate="step-after", color=style.SIMULATED, strokeWidth=1.5)
     layers = [*shaded, area.encode(x=x, y=y("ops_per_s")), line.encode(x=x, y=y("ops_per_s"))]
     for label, iops, colour in near:
         at = alt.Chart(pl.DataFrame({"iops": [float(iops)], "label": [f"{label}: {format_number(iops, 6)}"]}))
@@ -179,13 +179,13 @@ def draw_credit_balances(runs: list[tuple[str, pl.DataFrame]], clock_start: obje
 
     `runs`: name and the rows of its simulation. Those without credits are named below the title.
     """
-    having = [(name, rows) for name, rows in runs if rows["balance_percent"].is_not_null().any()]
-    if not having:
+    with_credits = [(name, rows) for name, rows in runs if rows["balance_percent"].is_not_null().any()]
+    if not with_credits:
         return None
-    axis = TimeAxis(clock_start, max(rows["t_s"][-1] + rows["duration_s"][-1] for _, rows in having))
+    axis = TimeAxis(clock_start, max(rows["t_s"][-1] + rows["duration_s"][-1] for _, rows in with_credits))
     y = make_linear_axes("credit balance (%)", *PERCENT, ticks=5)("balance_percent")
     layers = []
-    for index, (name, rows) in enumerate(having):
+    for index, (name, rows) in enumerate(with_credits):
         frame = axis.add(shorten_rows(rows, MOST_POINTS))
         colour = style.PALETTE[index % len(style.PALETTE)]
         line = alt.Chart(close_at_end(frame)).mark_line(interpolate="step-after", color=colour, strokeWidth=2)
@@ -193,7 +193,7 @@ def draw_credit_balances(runs: list[tuple[str, pl.DataFrame]], clock_start: obje
         text = label.mark_text(align="left", baseline="middle", fontWeight="bold", color=colour)
         place = {"x": alt.value(style.WIDTH - 92), "y": alt.value(20 + 20 * index)}
         layers += [line.encode(x=axis.make_axis(True), y=y), text.encode(text="label:N", **place)]
-    without = [name for name, rows in runs if name not in dict(having)]
+    without = [name for name, rows in runs if name not in dict(with_credits)]
     subtitle = f"No credits to lose: {', '.join(without)}" if without else ""
     title = alt.TitleParams("Lowest credit balance of the members", subtitle=subtitle, offset=10)
     return style.configure_chart(alt.layer(*layers).properties(width=style.WIDTH - 100, height=200, title=title))

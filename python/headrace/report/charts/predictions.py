@@ -42,7 +42,7 @@ ROLES = ("simulated", "measured")
 
 
 def draw_prediction(run: Prediction, title: str) -> alt.VConcatChart:
-    """Draws tps, p95, IOPS, MiB/s, cache and balance over time."""
+    """Draws tps, p95, IOPS, MiB/s, cache and balance of a prediction over time."""
     time = TimeAxis(None, float(run.rows.height))
     frame = time.add(_thin_seconds(run.rows))
     panels: list[Drawing] = [_draw_band(frame, time.make_axis(False), style.SIMULATED)]
@@ -66,7 +66,7 @@ def _thin_seconds(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _draw_band(frame: pl.DataFrame, x: alt.X, colour: str, height: int = style.PANEL_HEIGHT) -> Drawing:
-    """Draws tps as a line, with all its values as a band."""
+    """Draws the mean tps of each row as a line, with its lowest and highest as a band."""
     title = "transactions a second"
     y = make_quantity_axis(alt.Y, frame, "tps", title, zero=True, far=float("inf"), ticks=5)
     base = alt.Chart(frame).encode(x=x)
@@ -76,8 +76,8 @@ def _draw_band(frame: pl.DataFrame, x: alt.X, colour: str, height: int = style.P
 
 
 def draw_comparison(result: ComparedRun) -> alt.VConcatChart:
-    """Draws tps measured and predicted, in rows of the run's length: over time, and how often each
-    value occurs in the second half."""
+    """Draws tps, measured and predicted, in rows as long as those of the run: over time, and how
+    often each value occurs in the second half."""
     time = TimeAxis(None, result.run.span_s)
     parts = {
         "measured": result.run.series.select("t_s", "tps"),
@@ -214,15 +214,9 @@ def draw_lag(run: ReplicaPrediction, title: str) -> alt.VConcatChart:
     ]
     if rows["balance_percent"].is_not_null().any():
         panels.append(("credits (%)", [("balance_percent", "balance", REPLICA_COLOUR)]))
-    moments = time.add(
-        pl.DataFrame(
-            {
-                "t_s": [summary["load_s"], summary["peak_at_s"]],
-                "duration_s": [0.0, 0.0],
-                "lag_s": [0.0, summary["peak_lag_s"]],
-            }
-        )
-    )
+    # The end of the load, and the most lag.
+    times, lags = [summary["load_s"], summary["peak_at_s"]], [0.0, summary["peak_lag_s"]]
+    moments = time.add(pl.DataFrame({"t_s": times, "duration_s": [0.0, 0.0], "lag_s": lags}))
     end = frame["until"].to_list()[-1]
     drained = moments[:1].select("at", pl.lit(end).alias("until"))
     shaded = rows["t_s"][-1] > summary["load_s"]
@@ -241,12 +235,12 @@ def _describe_peak(summary: ReplicaOutcome) -> str:
     return f"most: {summary['peak_lag_s']:,.3g} s{after}"
 
 
-# Parts of a bill, each with a colour and a name in the legend.
+# Kinds of items of a bill, each with a colour and a name in the legend.
 KINDS = ("server", "storage", "IOPS and MiB/s", "I/O requests", "snapshots")
 
 
 def draw_side_by_side(comparison: ServiceComparison, title: str) -> alt.VConcatChart:
-    """Draws rates and bills; both panels share the deployments, in the order of the services."""
+    """Draws the rates of deployments, and below them their bills, in the same order."""
     order = [outcome.deployment for outcome in comparison.outcomes if outcome.refusal is None]
     return style.configure_chart(
         alt.vconcat(_draw_rates(comparison, order), _draw_bills(comparison, order), spacing=24).properties(title=title)

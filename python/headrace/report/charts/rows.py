@@ -1,4 +1,4 @@
-"""Rows of a run put together, so that a chart or a table has as many of them as it can show."""
+"""Merges rows of a run, so that a chart or a table has no more than it can show."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROUNDING_S = 5e-4
 
 
 def shorten_rows(rows: pl.DataFrame, most: int = TABLE_ROWS) -> pl.DataFrame:
-    """Returns the rows put together to at most `most`: rates are means over time, queues, waits and
+    """Returns the rows merged to at most `most`: rates are means over time, queues, waits and
     latencies the highest, balances the lowest, `cap` the limit waited for longest."""
     if rows.height <= most:
         return rows
@@ -39,9 +39,10 @@ def choose_clock_step_s(first_s: float, last_s: float, most: int = TABLE_ROWS) -
 def group_by_clock(
     rows: pl.DataFrame, until_s: float, start: object = None, most: int = TABLE_ROWS
 ) -> tuple[pl.DataFrame, float]:
-    """Returns the rows with the number of their stretch as `group`, and the length of a stretch in
-    seconds: at most `most` stretches, which begin at 10:00, 11:00, ... (the first and the last may
-    be shorter). `until_s`: the end of the last row; `start`: the clock at 0 s, None without one."""
+    """Returns the rows with the number of a stretch of time as `group`, and the length of a stretch
+    in seconds. The stretches, at most `most`, begin at 10:00, 11:00, ... (the first and the last
+    may be shorter). `until_s`: the end of the last row; `start`: the clock at 0 s, None without
+    it."""
     moment = parse_clock_start(start)
     midnight = moment and moment.replace(hour=0, minute=0, second=0, microsecond=0)
     since_s = 0.0 if moment is None or midnight is None else (moment - midnight).total_seconds()
@@ -51,8 +52,8 @@ def group_by_clock(
 
 
 def on_clock(rows: pl.DataFrame, start: object = None, most: int = TABLE_ROWS) -> tuple[pl.DataFrame, float]:
-    """Returns the rows put together to the stretches of `group_by_clock`, and their length in
-    seconds."""
+    """Returns the rows merged to the stretches of `group_by_clock`, and the length of these in
+    seconds; the rows themselves if they are not more than `most`."""
     if rows.height <= most:
         return rows, rows["duration_s"][0]
     parted, step_s = group_by_clock(rows, rows["t_s"][-1] + rows["duration_s"][-1], start, most)
@@ -60,7 +61,7 @@ def on_clock(rows: pl.DataFrame, start: object = None, most: int = TABLE_ROWS) -
 
 
 def _merge_groups(grouped: pl.DataFrame) -> pl.DataFrame:
-    """Returns rows with the same `group` as one."""
+    """Returns one row for each `group`, merged as `shorten_rows` says."""
     rates = ("asked_iops", "asked_mib_s", "iops", "mib_s")
     lowest = ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")
     highest = ("mean_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms")

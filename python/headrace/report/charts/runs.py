@@ -39,7 +39,7 @@ CAPS = {caps.name_column(name): caps.label_cap(name) for name in caps.COUNTED}
 # Fewer seconds than this make no distribution, and of the slowest ones this many must be slower
 # than a percentile.
 FEWEST_SECONDS, FEWEST_SLOWER = 5, 10
-# The first run of a comparison is the ground the second is seen against.
+# The first run of a comparison is quiet, so that the second stands out.
 FIRST, SECOND = style.QUIET, style.MEASURED
 
 # A run in a chart of several: label, frame, colour.
@@ -47,8 +47,8 @@ Labelled = tuple[str, pl.DataFrame, str]
 
 
 def list_panels(unit: str) -> list[Panel]:
-    """Returns the panels of a time line: the title of each, and its columns. `unit`: what is done,
-    such as transactions."""
+    """Returns the panels of a run over time. `unit`: what the benchmark counts, such as
+    transactions."""
     return [
         (f"{unit} a second", [("tps", unit, style.MEASURED)]),
         ("p95 (ms)", [("p95_ms", "p95 of a second", style.MEASURED)]),
@@ -87,8 +87,8 @@ def draw_time_line(series: pl.DataFrame, title: str, unit: str = "transactions")
 
 
 def _make_balance_axis(frame: pl.DataFrame) -> dict[str, Callable[[str], alt.Y]]:
-    """Returns the axis of the balance, by its panel: all of 0 to 100 %, except for a volume that is
-    nearly empty, of which the last credits are what matters."""
+    """Returns the axis of the balance, by the title of its panel: 0 to 100 %; empty for a volume
+    that has at most 10 %, whose panel then ends at its highest balance."""
     title = "credit balance (%)"
     nearly_empty = not has_figures(frame, "balance_percent") or find_ends(frame, "balance_percent")[1] <= 10
     return {} if nearly_empty else {title: make_linear_axes(title, 0, 100)}
@@ -118,8 +118,8 @@ def _make_colours(parts: list[Labelled]) -> alt.Color:
 
 
 def draw_spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
-    """Draws how often each throughput of a second occurred after the warm-up. None where nothing
-    varies."""
+    """Draws how often each throughput of a second occurred after the warm-up. None where a run has
+    few seconds, or they are all alike."""
     frames = []
     for label, series, _ in parts:
         measured = series.filter(pl.col("phase") == "measure").select("tps").drop_nulls()
@@ -185,19 +185,13 @@ def draw_over_each_other(parts: list[Labelled], column: str, y_title: str) -> Dr
 
 def draw_intervals(differences: Sequence[Difference]) -> Drawing | None:
     """Draws changes with their intervals, in percent; a change without an interval is left out."""
-    rows = []
-    for difference in differences:
-        if difference.low_percent is not None and difference.change_percent is not None:
-            seen = "differs" if difference.verdict in ("higher", "lower") else "may be the same"
-            rows.append(
-                {
-                    "figure": difference.words,
-                    "change": difference.change_percent,
-                    "low": difference.low_percent,
-                    "high": difference.high_percent,
-                    "seen": seen,
-                }
-            )
+    columns = {"figure": "words", "change": "change_percent", "low": "low_percent", "high": "high_percent"}
+    rows = [
+        {column: getattr(difference, name) for column, name in columns.items()}
+        | {"seen": "differs" if difference.verdict in ("higher", "lower") else "may be the same"}
+        for difference in differences
+        if difference.low_percent is not None and difference.change_percent is not None
+    ]
     if not rows:
         return None
     axis = alt.Axis(title="change of the second against the first (%), 95 % interval")

@@ -88,13 +88,13 @@ def _make_colour(frame: pl.DataFrame) -> alt.Color:
 
 
 def _needs_marks(frame: pl.DataFrame) -> bool:
-    """Returns whether a colour alone does not tell the series apart."""
+    """Returns whether several series have the same role, and so the same colour."""
     return frame["series"].n_unique() > frame["role"].n_unique()
 
 
 def _choose_marks(frame: pl.DataFrame, line: bool = False) -> dict:
-    """Chooses shape and dash that tell series of one role apart, with a legend below that shows
-    both."""
+    """Returns the encoding of series by shape, or by dashes of a `line`, with a legend below; empty
+    where colours tell them apart."""
     if not _needs_marks(frame):
         return {}
     legend = alt.Legend(**LEGEND, symbolStrokeColor=style.QUIET, symbolFillColor=style.QUIET)
@@ -115,10 +115,8 @@ def _make_x_axis(frame: pl.DataFrame, chart_data: ChartData, named: bool, level:
 
 def _draw_lines(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
     """Draws the curves as lines, with points where each has few of them."""
-    x, y = (
-        _make_x_axis(frame, chart_data, named, level=True),
-        make_quantity_axis(alt.Y, frame, "y", chart_data.y_title, zero=True),
-    )
+    x = _make_x_axis(frame, chart_data, named, level=True)
+    y = make_quantity_axis(alt.Y, frame, "y", chart_data.y_title, zero=True)
     base = alt.Chart(frame).encode(x=x, y=y, color=_make_colour(frame), detail="series:N")
     few = all(count <= FEW_POINTS for count in frame.group_by("series").len()["len"])
     # Published lies broad and pale, so that a simulated line on it can still be seen.
@@ -193,8 +191,8 @@ def _draw_ridge(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Draw
 
 
 def _draw_curves(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Drawing:
-    """Returns a line for each simulated series with its name at its end; published ones as points
-    in their own colour."""
+    """Draws a line for each simulated series with its name at its end, and published ones as
+    points."""
     x = make_quantity_axis(alt.X, frame, "x", chart_data.x_title, zero=False, far=float("inf"), ticks=8)
     y = make_quantity_axis(alt.Y, frame, "y", chart_data.y_title, zero=True, far=float("inf"))
     colour = _make_colour(frame)
@@ -211,7 +209,7 @@ def _draw_curves(frame: pl.DataFrame, chart_data: ChartData, named: bool) -> Dra
 
 
 def _place_names(drawn: pl.DataFrame, top: float) -> pl.DataFrame:
-    """Places each name at the end of its curve, moved up where another is too near."""
+    """Returns the place of each name: the end of its curve, or above another that is near."""
     last = [pl.col(name).sort_by("x").last() for name in ("x", "y")]
     ends = drawn.group_by("series", maintain_order=True).agg(pl.col("role").first(), *last)
     # Only names at the right edge, its last fifth, stand in one column.

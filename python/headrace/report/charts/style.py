@@ -44,8 +44,8 @@ FONT = "DejaVu Sans, Verdana, Arial, sans-serif"
 
 
 def configure_chart(chart: Chart, padding: int = 8) -> Chart:
-    """Returns the chart with our fonts, ticks and no frame. Applied once, to the outermost
-    chart."""
+    """Returns the chart with the fonts, ticks and colours of this module, and without a frame. It
+    is applied once, to the outermost chart."""
     inked = {"labelColor": INK, "titleColor": INK, "labelFontSize": 11, "titleFontSize": 11}
     axis = {
         "tickColor": GRID,

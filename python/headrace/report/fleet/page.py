@@ -63,22 +63,18 @@ def draw_savings_against_risk(answers: Sequence) -> Drawing | None:
 
 
 def _choose_names(frame: pl.DataFrame) -> list[tuple[Literal["left", "right"], int, pl.DataFrame]]:
-    """Chooses the points that get their name, on the side of each where there is room for it: those
-    worth most, as far as their names do not cover each other."""
+    """Returns the points that get their name, with its alignment and offset in px: the NAMED worth
+    most, without those whose names would cover another."""
     worth = pl.col("usd") * (1 - pl.col("risk") / 100)
     top = float(frame["usd"].max())  # pyright: ignore[reportArgumentType]
     chosen: list[dict] = []
     for row in frame.sort(worth, descending=True, maintain_order=True).head(NAMED).to_dicts():
         if all(abs(row["usd"] - other["usd"]) >= NAME_HEIGHT * top for other in chosen):
             chosen.append(row)
-    right_rows = [row for row in chosen if row["risk"] > RIGHT_ABOVE]
-    left_rows = [row for row in chosen if row["risk"] <= RIGHT_ABOVE]
-    groups: list[tuple[Literal["left", "right"], int, pl.DataFrame]] = []
-    if left_rows:
-        groups.append(("left", 8, pl.DataFrame(left_rows)))
-    if right_rows:
-        groups.append(("right", -8, pl.DataFrame(right_rows)))
-    return groups
+    sides: dict[Literal["left", "right"], list[dict]] = {"left": [], "right": []}
+    for row in chosen:
+        sides["right" if row["risk"] > RIGHT_ABOVE else "left"].append(row)
+    return [(align, 8 if align == "left" else -8, pl.DataFrame(rows)) for align, rows in sides.items() if rows]
 
 
 def _get_type(storage: str) -> str:

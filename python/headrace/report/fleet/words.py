@@ -71,17 +71,17 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class AnswerGroup:
-    """Answers that are alike: of the same storage today and wanted."""
+    """Answers with the same storage today and the same proposed one."""
 
     answers: tuple
 
     @property
     def first(self):
-        """Returns the answer that is worth most."""
+        """Returns the first answer of the group."""
         return self.answers[0]
 
-    def sum_of(self, name: str) -> float | None:
-        """Returns a sum of money over all; None where a part is not known."""
+    def sum_usd(self, name: str) -> float | None:
+        """Returns the sum of an amount over the answers; None where it is not known of all."""
         values = [getattr(answer, name) for answer in self.answers]
         return None if None in values else sum(values)
 
@@ -92,7 +92,7 @@ class AnswerGroup:
 
 
 def group_answers(answers: Sequence, verdict: str) -> list[AnswerGroup]:
-    """Returns answers of a title, equal answers together: the group worth most comes first."""
+    """Returns groups of alike answers under a key of TITLES, the group worth most first."""
     answers_by_key: dict[tuple, list] = {}
     own = select_verdict(answers, "change" if verdict == "less durable" else verdict)
     for answer in own:
@@ -112,18 +112,17 @@ def select_verdict(answers: Sequence, verdict: str) -> list:
 
 
 def describe_prices(answers: Sequence) -> str:
-    """Names the prices that the answers were made at."""
+    """Returns the prices that the answers were made with, in words."""
     return " and ".join(sorted({answer.prices for answer in answers})) or "no prices"
 
 
 def sum_saved_usd(answers: Sequence, verdict: str = "change") -> float:
-    """Returns the savings a month of all of a verdict; below 0 where they cost more."""
+    """Returns the savings of a verdict's answers, USD a month; below 0 where they cost more."""
     return sum(answer.saves_usd for answer in select_verdict(answers, verdict))
 
 
 def summarise_answers(answers: Sequence) -> str:
-    """Counts the answers of each verdict, with the money that goes with it; empty verdicts are left
-    out."""
+    """Returns a sentence with the number of answers of each verdict, and what they save or cost."""
     parts = []
     for verdict, (singular, plural, money) in VERDICTS.items():
         count = len(select_verdict(answers, verdict))
@@ -136,7 +135,7 @@ def summarise_answers(answers: Sequence) -> str:
 
 
 def describe_answers(answers: Sequence, prices: str) -> list[str]:
-    """Returns the answers in a few sentences."""
+    """Returns sentences on the answers: sums by verdict, shares of the cost, prices, caveats."""
     usd_today = [answer.usd_today for answer in answers if answer.usd_today is not None]
     lines = [summarise_answers(answers)]
     if usd_today and sum(usd_today) > 0:
@@ -167,7 +166,7 @@ def format_count(count: int, what: str) -> str:
 
 
 def describe_devices(answers: Sequence) -> str:
-    """Counts, as `7 volumes in 6 devices`; the devices are left out where each is one volume."""
+    """Returns `7 volumes in 6 devices`; without devices where each is one volume."""
     volumes = sum(len(answer.volumes) for answer in answers)
     devices = "" if volumes == len(answers) else f" in {format_count(len(answers), 'device')}"
     return f"{format_count(volumes, 'volume')}{devices}"
@@ -182,9 +181,9 @@ def list_rows(groups: Sequence[AnswerGroup]) -> list[tuple]:
             describe_volumes(group),
             group.first.today,
             group.first.proposed,
-            format_usd(group.sum_of("usd_today")),
-            format_usd(group.sum_of("usd_proposed")),
-            format_usd(group.sum_of("saves_usd")),
+            format_usd(group.sum_usd("usd_today")),
+            format_usd(group.sum_usd("usd_proposed")),
+            format_usd(group.sum_usd("saves_usd")),
             format_percent(group.find_worst("risk")) + (", durability" if group.first.durability else ""),
             describe_p99(group),
             "" if group.first.why.startswith(PLAIN_WHY) and not group.first.durability else group.first.why,
@@ -194,13 +193,13 @@ def list_rows(groups: Sequence[AnswerGroup]) -> list[tuple]:
 
 
 def list_unused_rows(groups: Sequence[AnswerGroup]) -> list[tuple]:
-    """Returns rows of UNUSED: counts, storage, USD a month and why."""
+    """Returns rows of UNUSED: counts, storage, USD a month and reason."""
     return [
         (
             len(group.answers),
             describe_volumes(group),
             group.first.today,
-            format_usd(group.sum_of("usd_today")),
+            format_usd(group.sum_usd("usd_today")),
             group.first.why,
         )
         for group in groups
@@ -218,7 +217,7 @@ def describe_volumes(group: AnswerGroup) -> str:
 
 
 def describe_p99(group: AnswerGroup) -> str:
-    """Returns the I/O p99 today and then, the highest of the group."""
+    """Returns the highest I/O p99 of the group, today's and that of the proposed storage."""
     today, then = group.find_worst("today_p99_ms"), group.find_worst("proposed_p99_ms")
     if today is None or then is None:
         return format_latency(then)
@@ -231,7 +230,7 @@ def describe_device(answer: VolumeAnswer) -> str:
 
 
 def list_bound_rows(answers: Sequence) -> list[tuple]:
-    """Returns rows of BOUND: volumes that are held back by their instance, an instance a row."""
+    """Returns rows of BOUND: an instance whose limits its volumes reach, with these."""
     bound: dict[tuple[str, str], list] = {}
     for answer in answers:
         if answer.bound_by:
@@ -284,13 +283,12 @@ def build_view(
 
 
 def _format_dollars(amount: float) -> str:
-    """Returns an amount for a headline: cents below 1,000 USD alone, since nobody reads them in a
-    larger one. Tables have them."""
+    """Returns an amount for a headline, with cents below 1,000 USD alone; tables have them."""
     return format_usd(amount) if abs(amount) < CENTS_BELOW else f"{amount:,.0f}"
 
 
 def _make_headline(answers: Sequence) -> str:
-    """Says in a sentence what there is to save, or what is too small."""
+    """Returns a sentence on what can be saved, or on what is too small."""
     count, few = len(select_verdict(answers, "change")), len(select_verdict(answers, "grow"))
     saved = sum_saved_usd(answers) + sum_saved_usd(answers, "unused")
     if count or saved:
@@ -348,7 +346,7 @@ def _build_page_table(verdict: str, groups: Sequence[AnswerGroup]) -> Table:
     if verdict == "grow":
         at = next(index for index, head in enumerate(heads) if head.title == "saves")
         heads = (*heads[:at], replace(heads[at], title="costs more"), *heads[at + 1 :])
-        more = [(None if (saves := group.sum_of("saves_usd")) is None else -saves) for group in groups]
+        more = [(None if (saves := group.sum_usd("saves_usd")) is None else -saves) for group in groups]
         table_rows = [
             (*row[:at], format_usd(amount), *row[at + 1 :]) for row, amount in zip(table_rows, more, strict=True)
         ]
@@ -387,7 +385,7 @@ def _build_page_tables(answers: Sequence) -> list[Block]:
 
 
 def _describe_cut(count: int) -> list[Block]:
-    """Says where all rows are, if more than `MOST_ROWS` exist."""
+    """Returns a sentence on where all rows are, if there are more than MOST_ROWS."""
     if count <= MOST_ROWS:
         return []
     words = f"The first {MOST_ROWS:,} of {count:,}; all are in the Parquet and CSV output."

@@ -1,6 +1,6 @@
-"""The part of a plan's report that moves: sliders whose answers are computed in the reader's
-browser, by the model of `crates/wasm`, which the page carries. No network; without script, or
-without WebAssembly, the page reads and prints as any other.
+"""The part of a plan's report with sliders, whose answers the reader's browser computes with the
+model of `crates/wasm`, which is in the page. It uses no network; without scripts, or without
+WebAssembly, the page reads and prints as any other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from headrace.base.options import describe
 from headrace.errors import Refusals
 from headrace.planner.settings import PlanSettings
-from headrace.report.page_files import MODEL, read_moving, shorten
+from headrace.report.page_files import MODEL, read_live_file, shorten
 from headrace.report.words import describe_goal
 from headrace.workload import OpenWorkload
 
@@ -42,8 +42,8 @@ EXPORT = re.compile(r"^export ", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Slider:
-    """Moves an option of a plan: `value` is where the plan stands, between `least` and `most`, in
-    `unit`; `log`: by factors."""
+    """A slider for an option of a plan. `value`: that of the plan, between `least` and `most`, in
+    `unit`; `log`: whether it moves by factors."""
 
     name: str
     label: str
@@ -56,7 +56,7 @@ class Slider:
 
 
 @dataclass(frozen=True)
-class ChoiceAsked:
+class LiveChoice:
     """A choice of the report with its role and the parts of its bill, USD a month: `volumes_usd`,
     and `rest_usd` for what no slider changes."""
 
@@ -72,12 +72,13 @@ class ChoiceAsked:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The question of a plan that its report can ask again. `question`: as `crates/whatif` reads
-    it, but for what sliders set. `controls`: the sliders, made of the options of a plan."""
+    """The question that a report asks again when a slider moves. `question`: as `crates/whatif`
+    reads it, without what sliders set. `controls`: the sliders. `clock`: whether the demand has a
+    clock."""
 
     subject: str
     question: dict[str, object]
-    choices: Sequence[ChoiceAsked]
+    choices: Sequence[LiveChoice]
     goals: Sequence[dict[str, object]]
     controls: Sequence[Slider]
     data_growth: float
@@ -85,8 +86,8 @@ class WhatIf:
 
 
 def build_what_if(plan: Plan, workload: OpenWorkload | TransactionWorkload, settings: PlanSettings) -> WhatIf:
-    """Returns what the report of a plan can be asked again. Raises InputError for a plan whose bill
-    the page cannot compute."""
+    """Returns the question that the report of a plan asks again. Raises InputError for a plan whose
+    bill the page cannot compute."""
     if settings.price_file is not None:
         hint = "Leave --live out, or plan with the list prices."
         raise refuse.input(str(settings.price_file), "a page that recomputes has the list prices alone", hint)
@@ -123,8 +124,8 @@ def build_what_if(plan: Plan, workload: OpenWorkload | TransactionWorkload, sett
     return WhatIf(plan.subject, question, choices, goals, controls, grown, clock)
 
 
-def _list_choices(plan: Plan) -> list[ChoiceAsked]:
-    """Lists the choices on EC2 that the report names, each once, what is recommended first."""
+def _list_choices(plan: Plan) -> list[LiveChoice]:
+    """Returns the choices on EC2 that the report names, each once, the recommended first."""
     named: list[tuple[str, Choice | None]] = [
         ("recommended", plan.recommended),
         ("today", plan.choices.compared),
@@ -132,18 +133,18 @@ def _list_choices(plan: Plan) -> list[ChoiceAsked]:
     ]
     named += [("alternative", choice) for choice in (*plan.choices.winners, *plan.choices.closest)]
     named += [("alternative", verdict.best) for verdict in plan.choices.families]
-    choices: dict[object, ChoiceAsked] = {}
+    choices: dict[object, LiveChoice] = {}
     for role, choice in named:
         if choice is not None and choice.service == "ec2" and choice.persistent:
-            choices.setdefault(choice.key, _describe(role, choice))
+            choices.setdefault(choice.key, _make_live_choice(role, choice))
     return list(choices.values())[:MOST_CHOICES]
 
 
-def _describe(role: str, choice: Choice) -> ChoiceAsked:
-    """Returns a choice with its role; its bill, in USD a month, is parted into volumes and the
+def _make_live_choice(role: str, choice: Choice) -> LiveChoice:
+    """Returns a choice with its role, and its bill in USD a month divided into volumes and the
     rest."""
     volumes_usd = sum(item["usd"] for item in choice.items if item["part"] in ("data", "log"))
-    return ChoiceAsked(
+    return LiveChoice(
         role=role,
         storage=choice.storage,
         log=choice.log_storage,
@@ -175,12 +176,12 @@ def _make_cache_slider() -> Slider:
 
 
 def build_live_parts(live: WhatIf) -> tuple[str, str]:
-    """Returns the head and the body of the part that moves: style and policy, then the question,
-    the model and the script. Raises CouldNotRun where this installation carries no model."""
+    """Returns what the sliders need in the head of a page, style and policy, and in its body, the
+    question, the model and the script. Raises CouldNotRun where this installation has no model."""
     from headrace.base.encoding import to_plain
 
     folder = resources.files("headrace.report").joinpath("live")
-    packed = read_moving(MODEL)
+    packed = read_live_file(MODEL)
     if packed is None:
         hint = "Run `make model`, which needs the target wasm32-unknown-unknown of Rust, or install a released wheel."
         raise refuse.run("--live", "this installation does not carry the model for browsers", hint)
@@ -205,5 +206,5 @@ def encode_letters(packed: bytes) -> str:
 
 
 def join_scripts(scripts: Iterable[str]) -> str:
-    """Returns modules as one script: what imports one from another falls away."""
+    """Returns modules as one script, without their imports and exports."""
     return "\n".join(EXPORT.sub("", IMPORT.sub("", script)) for script in scripts)

@@ -1,4 +1,4 @@
-"""A diagnosis as a page: headline, findings, windows, and what was seen over time. Runs nothing."""
+"""A diagnosis as a page: headline, findings, windows, and the samples over time. Runs nothing."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ PANELS: tuple[Panel, ...] = (
     ("threads", (("threads_running", "running", style.MEASURED), ("lock_waiters", "waiting for row locks", style.WARN))),
 )  # fmt: skip
 HEIGHT = 84  # px: seven panels fit a printed page
-# Columns that say something in being 0, and are told in words then.
-QUIET = ("read_iops", "write_iops", "read_mib_s", "write_mib_s", "lock_waiters")
+# Columns that are not drawn where they are 0 all the time, which a sentence says then.
+NAMED_IF_ZERO = ("read_iops", "write_iops", "read_mib_s", "write_mib_s", "lock_waiters")
 IN_PERCENT = ("over a limit (%)", "credits (%)")
-ASIDE = re.compile(r" \([^()]*\)$")  # at the end of a headline; the findings have it
+PARENTHESES = re.compile(r" \([^()]*\)$")  # at the end of a headline; the findings repeat them
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d)(:\d\d)?")
 # A figure of the evidence: "time at the limit: 40.0 % of the recording".
 SHARE = re.compile(r"(?P<what>[^:]+): [\d.]+ % (?P<of>.+)")
@@ -66,9 +66,9 @@ CALM = ("fine", "not storage", "touched")
 
 
 def build_view(diagnosis: Diagnosis, ticks: Sequence[Mapping[str, Any]]) -> View:
-    """Returns the view. `ticks`: the samples, as a recording has them."""
+    """Returns the view of a diagnosis. `ticks`: the samples, as a recording has them."""
     headline, _, rest = diagnosis.headline.partition(". ")
-    title, day = _without_day(ASIDE.sub("", headline))
+    title, day = _without_day(PARENTHESES.sub("", headline))
     blocks: list[Block] = [Sentence(rest, "good" if diagnosis.verdict in CALM else "warn")] if rest else []
     for volume in list(dict.fromkeys(name for tick in ticks for name in tick["volumes"])):
         blocks += _build_volume(volume, ticks, diagnosis.windows)
@@ -77,7 +77,9 @@ def build_view(diagnosis: Diagnosis, ticks: Sequence[Mapping[str, Any]]) -> View
         blocks += _build_finding(finding, diagnosis.headline)
     if diagnosis.windows:
         titles = ("from", "to", "limit", "rate", "recorded ms", "usual ms", "model ms")
-        table = Table(make_columns(titles, number=titles[3:]), [_list_cells(window) for window in diagnosis.windows])
+        table = Table(
+            make_columns(titles, number=titles[3:]), [_make_window_row(window) for window in diagnosis.windows]
+        )
         blocks += [Heading("Windows at a limit"), table]
     missing = [f"Missing: {text}." for text in diagnosis.missing]
     rests = [f"{diagnosis.span_s:,.0f} s, {diagnosis.grain}.", f"Clock: {diagnosis.clock}.", *missing]
@@ -97,7 +99,7 @@ def _without_day(words: str) -> tuple[str, str]:
 
 
 def _build_cards(diagnosis: Diagnosis) -> Iterator[Card]:
-    """Yields the verdict, how long it was so, and what to do, as far as that is known."""
+    """Yields cards with the verdict, its share of the time, and the first remedy."""
     mark: Mark = "good" if diagnosis.verdict in CALM else "warn"
     first = diagnosis.findings[0] if diagnosis.findings else None
     about = "" if first is None else _describe_subject(first).removeprefix(": ")
@@ -143,33 +145,23 @@ def _describe_subject(finding: Finding) -> str:
     return f": {', '.join(named)}" if named else ""
 
 
-def _list_cells(window: Window) -> tuple[str, ...]:
-    """Returns the cells of a window: from, until, limit, rate and latencies in ms, "-" where not
-    known."""
-
-    def format_ms(value: float | None) -> str:
-        return "-" if value is None else f"{value:,.2f}"
-
+def _make_window_row(window: Window) -> tuple[str, ...]:
+    """Returns a row of the table of windows: from, until, limit, rate and latencies in ms, "-"
+    where not known."""
+    latencies = (window.recorded_ms, window.usual_ms, window.model_ms)
     rate = f"{window.rate:,.0f} {window.unit}" if window.rate >= 1_000 else f"{window.rate:,.4g} {window.unit}"
-    return (
-        window.begins,
-        window.ends,
-        window.limit,
-        rate,
-        format_ms(window.recorded_ms),
-        format_ms(window.usual_ms),
-        format_ms(window.model_ms),
-    )
+    texts = ("-" if value is None else f"{value:,.2f}" for value in latencies)
+    return (window.begins, window.ends, window.limit, rate, *texts)
 
 
 def _format_begin(t_unix: float) -> str | None:
-    """Returns the clock's time at which it begins; None for a recording that has no date."""
+    """Returns the begin of a recording as ISO 8601; None for a recording without a date."""
     dated = t_unix > DAY_S * 366
     return datetime.fromtimestamp(t_unix, UTC).strftime("%Y-%m-%dT%H:%M:%S") if dated else None
 
 
 def _build_volume(volume: str, ticks: Sequence[Mapping[str, Any]], windows: Sequence[Window]) -> Iterator[Block]:
-    """Yields the chart of a volume, with the windows at a limit shaded, and what it leaves out."""
+    """Yields the chart of a volume, windows at a limit shaded, and its data as a table."""
     rows = [
         {
             "t_s": tick["t_unix"] - ticks[0]["t_unix"],
@@ -186,10 +178,12 @@ def _build_volume(volume: str, ticks: Sequence[Mapping[str, Any]], windows: Sequ
     over = [name for name in frame.columns if name.startswith("over_")]
     frame = frame.with_columns(pl.col(over) * 100.0) if over else frame
     # Lines that lie on the axis all the time would hide each other: a sentence says it.
-    still = [
-        name for name in (*over, *QUIET) if name in frame.columns and not (frame[name].fill_null(0.0) != 0.0).any()
+    zeros = [
+        name
+        for name in (*over, *NAMED_IF_ZERO)
+        if name in frame.columns and not (frame[name].fill_null(0.0) != 0.0).any()
     ]
-    frame = frame.drop(still)
+    frame = frame.drop(zeros)
     axis = TimeAxis(_format_begin(ticks[0]["t_unix"]), float(frame["t_s"][-1] + frame["duration_s"][-1]))
     panels = with_figures(PANELS, frame)
     at_limit = {
@@ -200,12 +194,12 @@ def _build_volume(volume: str, ticks: Sequence[Mapping[str, Any]], windows: Sequ
     words = "Shaded: at a limit." if windows else ""
     axes = {title: make_linear_axes(title, *PERCENT) for title in IN_PERCENT}
     drawn = draw_panels(axis.add(frame), axis, panels, HEIGHT, axes, shaded=spans)
-    zero = {title: [label for column, label, _ in parts if column in still] for title, parts in PANELS}
+    labels_by_panel = {title: [label for column, label, _ in parts if column in zeros] for title, parts in PANELS}
     described = f"{volume}: I/Os, MiB/s, latency, time over limits and transactions over time"
     yield Chart(lambda: stack_panels(drawn, volume, words), described)
     fold = fold_of(f"{volume} as a table", frame, panels, _format_begin(ticks[0]["t_unix"]))
-    if still:
-        named = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in zero.items() if labels)
+    if zeros:
+        named = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in labels_by_panel.items() if labels)
         quiet = Sentence(f"It was 0 all the time, and is not drawn: {named}.")
         fold = Fold(fold.title, [*fold.blocks, quiet])
     yield fold

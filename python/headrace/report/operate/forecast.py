@@ -35,7 +35,7 @@ SCHEMA = "headrace-forecast/1"
 
 
 def describe_forecast(forecast: Forecast) -> list[str]:
-    """Returns a forecast, a sentence or two a line."""
+    """Returns sentences on a forecast: credits, growth, space, and what is not forecast."""
     where = f"{forecast.storage} on {forecast.instance}" if forecast.instance else forecast.storage
     lines = [f"{forecast.of} on {where}, from the end of the recording, {_format_moment(forecast, timedelta())}."]
     if forecast.credits is not None:
@@ -52,8 +52,8 @@ def _format_moment(forecast: Forecast, ahead: timedelta) -> str:
 
 
 def _describe_credits(forecast: Forecast, ahead: CreditForecast) -> list[str]:
-    """Says in sentences when credits run out in the futures, for how long, and at which hours
-    requests wait."""
+    """Returns sentences on when credits run out in the simulated futures, for how long, and at
+    which hours requests wait."""
     begin = f"Credits: {format_number(ahead.balance_percent)} % now ({_describe_source(ahead)})"
     if ahead.instance_percent is not None:
         begin += f", {format_number(ahead.instance_percent)} % of the instance's (simulated)"
@@ -93,19 +93,20 @@ def _describe_source(ahead: CreditForecast) -> str:
 
 
 def _format_span(seconds: float) -> str:
-    """Says a number of seconds, infinite as "never"."""
+    """Returns a number of seconds as text, infinity as "never"."""
     return format_span(seconds) if math.isfinite(seconds) else "never"
 
 
 def _describe_event_time(forecast: Forecast, hours: float, horizon: int) -> str:
-    """Says when an event `hours` from now comes, if it comes within `horizon` hours."""
+    """Returns the moment `hours` after the recording's end, in words; infinite: not within
+    horizon."""
     if not math.isfinite(hours):
         return f"not within {horizon} h"
     return f"{_format_moment(forecast, timedelta(hours=hours))}, in {format_span(3_600 * hours)}"
 
 
 def _describe_growth(forecast: Forecast, growth: GrowthForecast) -> str:
-    """Says how demand grows towards a limit, in % in 30 days, and when 90 % of it is met."""
+    """Returns a sentence on how demand grows in 30 days, and on when it meets 90 % of a limit."""
     cap = caps.describe_cap(growth.cap)
     now = f"the busiest five minutes of a day take {format_percent(growth.share_now)} of {cap} ({format_number(growth.limit)} {growth.unit})"
     now += ": it is at the limit now" if growth.at_limit else ""
@@ -119,7 +120,7 @@ def _describe_growth(forecast: Forecast, growth: GrowthForecast) -> str:
 
 
 def _describe_space(full: SpaceForecast) -> str:
-    """Says how full the volume is in GiB, how that grows in 30 days, and when it is full."""
+    """Returns a sentence on the used space (GiB), its growth, and when the volume is full."""
     limit = f"{format_number(full.limit_gib, 4)} GiB"
     when = "" if full.used_on == full.last else f" (on {full.used_on:%Y-%m-%d})"
     now = f"Space: {format_number(full.used_gib, 4)} GiB used at most{when}, full at {limit}"
@@ -135,18 +136,15 @@ def _describe_space(full: SpaceForecast) -> str:
 
 
 def _describe_bend(trend: Trend) -> str:
-    """Says how growth changes, where it is not a straight line."""
+    """Returns the words on a growth that is not linear; "" for a linear one."""
     if not trend.curved:
         return ""
-    return (
-        " (at today's rate, which changes)"
-        if trend.kinds[0] != "factor"
-        else " (at today's rate; it grows by a factor)"
-    )
+    by_factor = trend.kinds[0] == "factor"
+    return " (at today's rate; it grows by a factor)" if by_factor else " (at today's rate, which changes)"
 
 
 def _explain_no_trend(trend: Trend, last: datetime | None) -> str:
-    """Says why nothing is forecast of the days to come."""
+    """Returns why there is no trend. `last`: the day of the last point, None without dates."""
     if trend.enough:
         return f"no trend in {trend.days} days"
     if trend.cut is None:
@@ -156,9 +154,8 @@ def _explain_no_trend(trend: Trend, last: datetime | None) -> str:
 
 
 def _describe_date(today: datetime, days: Sequence[float]) -> str:
-    """Says in the sentences of a report on which date a volume is full or a limit is met, with
-    the 80 % interval. `days`: 10th, 50th and 90th percentile of the days from `today`, infinite
-    for never."""
+    """Returns the date of an event with its 80 % interval, in words. `days`: 10th, 50th and 90th
+    percentile of the days from `today`, infinite for never."""
     early, middle, late = (
         (today + timedelta(days=day)).strftime("%Y-%m-%d") if math.isfinite(day) else NEVER for day in days
     )
@@ -189,7 +186,7 @@ ENDS = make_columns(("what", "now", "limit", "earliest", "in the median", "lates
 
 
 def _list_rows(forecast: Forecast) -> list[tuple[str, ...]]:
-    """Returns the cells of ENDS: what each chart shows, its ends with 80 % between them."""
+    """Returns a row of ENDS for credits, space and each limit."""
     rows = []
     if (ahead := forecast.credits) is not None:
         ends = (_describe_event_time(forecast, hours, ahead.hours) for hours in ahead.empty_after_h)
@@ -205,15 +202,15 @@ def _list_rows(forecast: Forecast) -> list[tuple[str, ...]]:
 
 
 def _list_dates(today: datetime, days: Sequence[float], claimed: bool) -> list[str]:
-    """Returns the days of three distances; that there is no trend, where none is claimed."""
+    """Returns the dates `days` after `today`, or "no trend" for each where none is claimed."""
     if not claimed:
         return ["no trend"] * 3
     return [(today + timedelta(days=day)).strftime("%Y-%m-%d") if math.isfinite(day) else NEVER for day in days]
 
 
 def _build_cards(forecast: Forecast) -> Iterator[Card]:
-    """Yields when credits, space and the nearest limit run out, a warning where that is likely
-    soon."""
+    """Yields cards with when credits run out, the volume is full, and the nearest limit is met;
+    marked as a warning where that is likely soon."""
     if (ahead := forecast.credits) is not None:
         soon, middle = forecast.is_empty_soon(), ahead.empty_after_h[1]
         figure = f"in {format_span(3_600 * middle)}" if math.isfinite(middle) else f"not within {ahead.hours} h"
@@ -277,9 +274,9 @@ def build_document(forecast: Forecast) -> dict:
 SCORE_COLUMNS = ("quantity", "ahead", "forecasts", "held", "median error")
 
 
-def score_rows(scores: Sequence[Score]) -> list[tuple[str, ...]]:
-    """Compares earlier forecasts with what came, a row per quantity and distance: how many, in what
-    share it lay within the interval, and the median error."""
+def list_score_rows(scores: Sequence[Score]) -> list[tuple[str, ...]]:
+    """Returns the cells of SCORE_COLUMNS: for each quantity and distance, the number of earlier
+    forecasts, the share of those whose interval held, and the median error."""
     return [
         (
             score.quantity,

@@ -26,12 +26,12 @@ PANEL = 150  # px, of a limit or of space
 # Days ahead that a trend is drawn over: to where it ends, within these. Ours.
 LEAST_AHEAD, MOST_AHEAD = 30, 365
 STEPS = 60  # of a trend that is drawn
-FAR = 2.0  # times the limit: what a trend may reach further is not drawn
+FAR = 2.0  # times the limit: above it a trend is not drawn
 ABOVE = 1.15  # how far an axis goes above the highest value: a limit has its name above it
 
 
 def draw_charts(forecast: Forecast) -> list:
-    """Returns the charts that there are figures for: credits, then space, then growth."""
+    """Returns the charts of a forecast: of credits, space and growth, those that it has."""
     drawings = [] if forecast.credits is None else [_draw_credits(forecast, forecast.credits)]
     if forecast.space is not None and forecast.space.history is not None:
         drawings.append(_draw_space(forecast, forecast.space, forecast.space.history))
@@ -39,8 +39,8 @@ def draw_charts(forecast: Forecast) -> list:
 
 
 def _draw_credits(forecast: Forecast, ahead: CreditForecast) -> Drawing:
-    """Draws the credit balance of the futures: the median, the 80 % interval, and when it is
-    empty."""
+    """Draws the credit balance of the simulated futures: median, 80 % interval, and when it is
+    empty in the median."""
     balances = (ahead.balance_percent, ahead.instance_percent)
     lowest = min(balance for balance in balances if balance is not None)
     now = pl.DataFrame({"hours": [0.0], **{name: [lowest] for name in ("low", "middle", "high")}})
@@ -57,10 +57,10 @@ def _draw_credits(forecast: Forecast, ahead: CreditForecast) -> Drawing:
     empty = ahead.empty_after_h[1]
     if math.isfinite(empty):
         label = f"{forecast.made_at + timedelta(hours=empty):%H:%M}: empty, in the median"
-        gone = axis.add(pl.DataFrame({"t_s": [empty * 3_600.0], "duration_s": [0.0], "label": [label]}))
-        mark = alt.Chart(gone).mark_rule(color=style.WARN, strokeWidth=1.5, strokeDash=[5, 3])
+        end = axis.add(pl.DataFrame({"t_s": [empty * 3_600.0], "duration_s": [0.0], "label": [label]}))
+        mark = alt.Chart(end).mark_rule(color=style.WARN, strokeWidth=1.5, strokeDash=[5, 3])
         right = empty < ahead.hours / 2
-        text = alt.Chart(gone).mark_text(
+        text = alt.Chart(end).mark_text(
             align="left" if right else "right", dx=5 if right else -5, baseline="bottom", color=style.WARN
         )
         layers += [mark.encode(x=x), text.encode(x=x, y=alt.value(-2), text="label:N")]
@@ -78,7 +78,7 @@ def _draw_space(forecast: Forecast, full: SpaceForecast, history: SpaceHistory) 
     recorded = slice(None) if history.recorded is None else history.recorded
     past = pl.DataFrame({"day": days[recorded], "value": history.used_gib[recorded]})
     drawn = _draw_panel(full.last, past, full.trend, full.days, (full.limit_gib, "full", "GiB"), lambda figure: figure)
-    return _finish(drawn, f"Used space of {forecast.of}")
+    return _add_title(drawn, f"Used space of {forecast.of}")
 
 
 def _draw_growth(forecast: Forecast) -> alt.VConcatChart:
@@ -91,17 +91,18 @@ def _draw_growth(forecast: Forecast) -> alt.VConcatChart:
             _draw_panel(forecast.made_at if forecast.dated else None, past, growth.trend, growth.days, limit, math.exp)
         )
     title = f"Busiest five minutes of each day of {forecast.of} on {forecast.storage}"
-    return _finish(alt.vconcat(*panels, spacing=26), title)
+    return _add_title(alt.vconcat(*panels, spacing=26), title)
 
 
-def _finish(drawn: style.Chart, words: str) -> style.Chart:
+def _add_title(drawn: style.Chart, words: str) -> style.Chart:
+    """Returns the chart of a trend with its title and configuration."""
     subtitle = "Points: days of the recording. Line and band: the trend and 80 % of what days may be, simulated."
     title = alt.TitleParams(words, subtitle=subtitle, offset=20)
     return style.configure_chart(drawn.properties(title=title))
 
 
 def _count_days_ahead(days: tuple[float, float, float], claimed: bool) -> int:
-    """Returns how many days ahead are drawn: to where the limit is met, a bit more."""
+    """Returns how many days ahead a trend is drawn: to when the limit is met, and a fifth more."""
     end = days[1] * 1.2 if claimed and math.isfinite(days[1]) else LEAST_AHEAD
     return int(min(MOST_AHEAD, max(LEAST_AHEAD, end)))
 
@@ -118,7 +119,7 @@ def _draw_panel(
 
     `last`: the day of the last point, None where there are no dates. `past`: rows of `day` (0 is
     the last) and `value`. `days`: until the limit is met. `limit`: its figure, name and unit.
-    `figure_of`: what the trend's figures mean.
+    `figure_of`: converts the trend's figures to the unit.
     """
     most, name, unit = limit
     ahead, x = _count_days_ahead(days, trend.claimed), _make_day_axis(last)
@@ -146,7 +147,7 @@ def _draw_panel(
 
 
 def _add_dates(last: datetime | None, frame: pl.DataFrame) -> pl.DataFrame:
-    """Adds the moment of each day, where there are dates."""
+    """Returns the frame with the moment of each day as `at`, unless `last` is None."""
     if last is None:
         return frame
     # Marked as UTC, or it would be shifted by the zone of what draws it.

@@ -43,8 +43,8 @@ HEIGHT = 84  # px: seven panels fit a printed page
 
 
 def draw_time_line(rows: pl.DataFrame, title: str) -> alt.VConcatChart:
-    """Returns panels of one channel; where it was broken is shaded. `rows` as
-    `servers.topology.lag.record` has them."""
+    """Returns the chart of one channel over time; the time in which it was broken is shaded. `rows`
+    as `servers.topology.lag.record` has them."""
     rows = rows.with_columns((pl.col("t_s").shift(-1) - pl.col("t_s")).fill_null(0.5).alias("duration_s"))
     axis = TimeAxis(None, float(rows["t_s"][-1] + rows["duration_s"][-1]))
     frame = axis.add(thin_rows(rows, (pl.col("problem") != "").any().alias("broken")))
@@ -58,7 +58,7 @@ FIGURES = ("median", "p95", "most", "at the end")
 
 
 def build_view(rows: pl.DataFrame) -> View:
-    """Returns the watched replicas as a view."""
+    """Returns the lag of the watched replicas as a view."""
     if rows.height == 0:
         return View("Lag of replicas", blocks=[Sentence("Nothing was watched: no replica answered.")])
     began = datetime.fromtimestamp(rows["at_unix"][0], UTC)
@@ -73,7 +73,7 @@ def build_view(rows: pl.DataFrame) -> View:
 
 
 def _build_lag_cards(title: str, part: pl.DataFrame) -> Iterator[Card]:
-    """Yields the most lag of a replica, by the first clock that had one."""
+    """Yields a card with the most lag of a channel, by the first clock that has figures."""
     for name, label, _ in CLOCKS:
         _, _, most, last = _list_figures(part[name])
         if most != "-":

@@ -1,5 +1,5 @@
-"""Servers that follow each other: who follows whom, how far behind, and what a loss of the source
-would mean now."""
+"""The topology of servers as tables and a view: sources, replicas, lag, and what the loss of the
+source would mean now."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LONGEST_GTIDS = 44  # characters of a set of GTIDs that a table shows whole (cho
 
 
 def list_rows(member: TopologyMember) -> list[dict[str, object]]:
-    """Returns a row for each channel, or a single row for a server without any."""
+    """Returns a row of CSV for each channel of a server, or a single one without channels."""
     state = member.state
     common: dict[str, object] = {"name": member.server.name, "problems": "; ".join(member.problems)}
     if state is None:
@@ -58,9 +58,9 @@ def list_rows(member: TopologyMember) -> list[dict[str, object]]:
     return [common | row for row in rows] or [common]
 
 
-def follows_of(row: dict[str, object], members: Sequence[TopologyMember]) -> str:
-    """Returns the name of the source in a row, its address where it is none of `members`, "" for
-    none."""
+def find_source_name(row: dict[str, object], members: Sequence[TopologyMember]) -> str:
+    """Returns the name of the source in a row of `list_rows`; its address where it is none of
+    `members`, "" without a source."""
     names: dict[tuple[str, object], str] = {
         (member.server.host, member.server.port): member.server.name for member in members
     }
@@ -69,17 +69,17 @@ def follows_of(row: dict[str, object], members: Sequence[TopologyMember]) -> str
 
 
 def list_cells(members: Sequence[TopologyMember]) -> list[list[object]]:
-    """Returns rows of COLUMNS."""
+    """Returns the rows of COLUMNS for these servers."""
     table_cells = []
     for row in (row for member in members for row in list_rows(member)):
-        follows = follows_of(row, members)
+        follows = find_source_name(row, members)
         follows += f" ({row['channel']})" if row.get("channel") else ""
         executed = str(row.get("executed", ""))
         short = executed if len(executed) <= LONGEST_GTIDS else f"{executed[:8]}...{executed[-32:]}"
         read_only = row.get("read_only")
-        yes = "-" if read_only is None else "yes" if read_only else "no"
+        read_only_text = "-" if read_only is None else "yes" if read_only else "no"
         figures = [row.get(name) for name in ("receive", "apply", "seconds_behind")]
-        cells = [row["name"], follows, *figures, short, yes, row.get("workers"), row.get("semi_sync")]
+        cells = [row["name"], follows, *figures, short, read_only_text, row.get("workers"), row.get("semi_sync")]
         table_cells.append(["-" if cell in (None, "") else cell for cell in cells])
     return table_cells
 
@@ -114,8 +114,8 @@ def _format_seconds(value: float | None, sign: str = "") -> str:
 
 
 def describe_guarantee(guarantee: Guarantee) -> list[str]:
-    """Says what the loss of the source would mean now: a sentence, then its conditions or
-    reasons."""
+    """Returns a sentence on what the loss of the source would mean now, then its reasons and
+    conditions."""
     head = f"guarantee now: {guarantee.level}: {GUARANTEES[guarantee.level]}"
     return [head, *guarantee.reasons, *guarantee.conditions]
 
@@ -145,7 +145,7 @@ def build_view(
 
 
 def _build_cards(readings: Sequence[LagReading], guarantee: Guarantee | None) -> Iterator[Card]:
-    """Yields the longest lag, and what the loss of the source would mean."""
+    """Yields cards with the longest lag, and with what the loss of the source would mean."""
     behind = [reading for reading in readings if reading.lag_s is not None]
     if behind:
         last = max(behind, key=lambda reading: reading.lag_s or 0.0)

@@ -44,12 +44,12 @@ CHANCE = Card(
     "Share of the databases and appliers within the calibration's doubt that keep up.",
 )
 LIKELY = 0.8  # a chance to keep up from which on a replica is a good one (chosen; as the planner's default)
-# A share below this is not told.
+# A share below this is not named.
 LEAST_SHARE = 0.02
 
 
 def describe_run(run: ReplicaPrediction) -> list[str]:
-    """Says what happened, a sentence a line."""
+    """Returns sentences on a predicted replica: setup, warnings, rate, lag, limits, semi-sync."""
     summary, settings = run.summary, run.settings
     low, high = summary["low"], summary["high"]
     lines = [_describe_setup(run, settings)]
@@ -66,10 +66,12 @@ def describe_run(run: ReplicaPrediction) -> list[str]:
         peak = f"{format_lag(summary['peak_lag_s'])}{_describe_interval(low, high, 'peak_lag_s', ' s')} at {format_span(summary['peak_at_s'])}"
         after = ", after the load has stopped" if summary["peak_at_s"] > summary["load_s"] else ""
         lines.append(f"Most lag: {peak}{after}.")
-        caught = summary["catch_up_s"]
+        catch_up_s = summary["catch_up_s"]
         backlog = f"{summary['backlog_at_load_end']:,.0f} transactions waiting when the load ends"
-        done = "are not applied within this run" if caught is None else f"are applied {format_span(caught)} later"
-        lines.append(f"{backlog} {done}.")
+        later = "are not applied within this run"
+        if catch_up_s is not None:
+            later = f"are applied {format_span(catch_up_s)} later"
+        lines.append(f"{backlog} {later}.")
     lines.append(describe_verdict(summary, settings))
     if summary["keeps_up"] is not None:
         lines.append(f"Chance that it keeps up: {format_percent(summary['keeps_up'])}.")
@@ -79,7 +81,7 @@ def describe_run(run: ReplicaPrediction) -> list[str]:
 
 
 def _describe_setup(run: ReplicaPrediction, settings: core.ReplicaSettings) -> str:
-    """Says on which storage, server and cache (GiB) the replica runs."""
+    """Returns a sentence on storage, server and cache (GiB) of a replica."""
     replica = run.replica
     places = [replica.storage]
     places += [f"logs on {replica.log_storage}"] if replica.log_storage else []
@@ -89,17 +91,17 @@ def _describe_setup(run: ReplicaPrediction, settings: core.ReplicaSettings) -> s
 
 
 def describe_server(release: str, settings: core.ReplicaSettings, workers: int | None) -> str:
-    """Names version, mode, workers (None: they are to be chosen), order and what a commit
-    flushes."""
-    few = settings["mode"] == "single" or (workers is not None and workers < 2)
-    threads = "one thread" if few else "workers as below" if workers is None else f"{workers} workers"
+    """Returns version, mode, workers (None: they are to be chosen), order, and flushes of a commit
+    in words."""
+    is_single = settings["mode"] == "single" or (workers is not None and workers < 2)
+    threads = "one thread" if is_single else "workers as below" if workers is None else f"{workers} workers"
     order = "" if settings["preserve_order"] else ", order of commits not kept"
     binlog = f"binary log, sync_binlog {settings['sync_binlog']}" if settings["log_bin"] else "no binary log"
     return f"{release}, {settings['mode']}, {threads}{order}, flush_log {settings['flush_log_at_trx_commit']}, {binlog}"
 
 
 def _describe_remedy(binding: str, settings: core.ReplicaSettings) -> str:
-    """Returns the remedy for what binds: nothing that these settings have already."""
+    """Returns the remedies for a bottleneck of the applier, without those that `settings` have."""
     if binding != "flushes":
         return BINDINGS[binding]["remedy"]
     parts = []
@@ -113,7 +115,7 @@ def _describe_remedy(binding: str, settings: core.ReplicaSettings) -> str:
 
 
 def describe_verdict(summary: ReplicaOutcome, settings: core.ReplicaSettings) -> str:
-    """Says what holds the applier back, with shares, and what would change it."""
+    """Returns sentences on what limits the applier, with shares of its cost, and on remedies."""
     shares = sorted(((share, name) for name, share in summary["shares"].items() if share >= LEAST_SHARE), reverse=True)
     parts = ", ".join(f"{name} {format_percent(share)}" for share, name in shares)
     binding = summary["binding"]
@@ -131,7 +133,7 @@ def describe_verdict(summary: ReplicaOutcome, settings: core.ReplicaSettings) ->
 
 
 def describe_semi_sync(price: core.SemiSyncPrice, settings: core.ReplicaSettings) -> str:
-    """Says what semi-sync costs the source."""
+    """Returns a sentence on the time that semi-sync adds to a commit of the source."""
     text = f"Semi-sync adds {format_number(price['added_ms'], 3)} ms to a commit"
     if price["relay_ms"] > 0.01:
         text += f", {format_number(price['relay_ms'], 3)} ms of it flushes of the relay log (sync_relay_log = {settings['sync_relay_log']:,})"
@@ -147,8 +149,8 @@ def format_lag(value: float) -> str:
 def _describe_interval(
     low: dict[str, float | None] | None, high: dict[str, float | None] | None, name: str, unit: str
 ) -> str:
-    """Says the 80 % interval of a figure in `unit`; empty if it is not known. A None at the upper
-    end means that it lies beyond the run."""
+    """Returns the 80 % interval of a figure in `unit`, in words; "" if it is not known. None at the
+    upper end means that it lies beyond the run."""
     if low is None or high is None:
         return ""
     most = high[name]
@@ -157,7 +159,7 @@ def _describe_interval(
 
 
 def build_table(run: ReplicaPrediction, most: int = TABLE_ROWS):
-    """Returns the rows as a table, means over stretches on the clock."""
+    """Returns a run as a table of at most `most` rows, each the means of a stretch on the clock."""
     rows = run.rows
     length = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
     parted, step_s = group_by_clock(rows, rows["t_s"][-1] + length, most=most)
@@ -215,12 +217,12 @@ def build_view(run: ReplicaPrediction) -> View:
 
 
 def make_title(run: ReplicaPrediction) -> str:
-    """Names the workload and the replica's storage."""
+    """Returns the workload and the replica's storage in a line."""
     return f"{run.workload.name}: a replica on {run.replica.storage}"
 
 
 def make_headline(run: ReplicaPrediction) -> str:
-    """Says in a sentence whether the replica keeps up."""
+    """Returns a sentence on whether the replica keeps up."""
     sentence = KEEPS_UP if run.summary["onset_s"] is None else FALLS_BEHIND
     return sentence.format(storage=describe_storage(run.replica.storage), **_format_figures(run.summary))
 
@@ -238,7 +240,7 @@ def _format_figures(summary: ReplicaOutcome) -> dict[str, str]:
 
 
 def _build_cards(summary: ReplicaOutcome) -> Iterator[Card]:
-    """Yields the rate, the lag, and the chance that it keeps up."""
+    """Yields cards with the rate, the lag, and the chance that the replica keeps up."""
     figures, mark = _format_figures(summary), "good" if summary["onset_s"] is None else "warn"
     yield RATE.fill(figures, mark)
     yield (NOT_APPLIED if summary["catch_up_s"] is None else LAG).fill(figures, mark)
@@ -254,7 +256,7 @@ SHOWN = 12
 
 
 def describe_plan(plan: ReplicaPlan) -> list[str]:
-    """Returns the answer, a sentence a line."""
+    """Returns sentences on a plan: goal, replica, the cheapest that holds, the next cheaper one."""
     source = f"source on {plan.source} at {format_number(plan.source_tps, 4)} tps"
     lines = [
         f"Goal: lag at most {format_lag(plan.lag_s)} with probability {format_percent(plan.probability)}; {source}.",
@@ -295,7 +297,7 @@ def describe_plan(plan: ReplicaPlan) -> list[str]:
 
 
 def _describe_room(plan: ReplicaPlan) -> str:
-    """Says what fills the replica's data volume: data, logs and free space, in GiB."""
+    """Returns a sentence on the space of the replica's data volume: data, logs and free, in GiB."""
     logged = plan.logged
     logs = f"{logged.redo_gib:,} of redo log"
     if logged.days:

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.base.machine import ends_with_us
+from headrace.base.machine import add_death_signal
 from headrace.base.processes import Command, describe_failure, run_checked, run_to_end
 from headrace.errors import CouldNotRun
 from headrace.mysql.option_files import quote_value
@@ -64,11 +64,11 @@ class MariabackupCopy(PhysicalCopy):
         ):
             arguments = (*tool, f"--defaults-file={options}", "--backup", f"--target-dir={into.folder}")
             if into.stream is None:
-                arguments = ends_with_us(*arguments, f"--parallel={FOLDER_THREADS}")
+                arguments = add_death_signal(*arguments, f"--parallel={FOLDER_THREADS}")
                 command = Command(arguments, what="mariabackup, the backup")
                 done = run_to_end(command, COPY_S, "Is there room?")
                 if done.code != 0:
-                    raise CouldNotRun(command.label, describe_failure(done), command.words[0], "Is there room?")
+                    raise CouldNotRun(command.label, describe_failure(done), command.arguments[0], "Is there room?")
                 for line in done.errors.splitlines():
                     watch_log(line)
             else:
@@ -88,7 +88,7 @@ class MariabackupCopy(PhysicalCopy):
         """Applies the redo log to the files of the copy, and moves it to `log`. Raises
         CouldNotRun."""
         tool = program.find_tool("mariabackup", "mariadb-backup")
-        arguments = ends_with_us(*tool, "--prepare", f"--target-dir={data}")
+        arguments = add_death_signal(*tool, "--prepare", f"--target-dir={data}")
         run_checked(Command(arguments, what="mariabackup --prepare"), COPY_S, "Is there room?")
         for note in [note for pattern in NOTES for note in data.glob(pattern)]:
             note.unlink()

@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.base.machine import ends_with_us, find_executable, require_program
+from headrace.base.machine import add_death_signal, find_executable, require_program
 from headrace.base.processes import PRIVATE_ENVIRONMENT, User, find_telling_lines, spawn
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
@@ -195,7 +195,7 @@ class Flow:
         environment = {**(os.environ if stage.user is None else PRIVATE_ENVIRONMENT), **TOOL_ENVIRONMENT, "LC_ALL": "C"}
         try:
             return spawn(
-                ends_with_us(*arguments),
+                add_death_signal(*arguments),
                 stdin=stdin,
                 stdout=stdout,
                 stderr=subprocess.PIPE,

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from headrace.base.machine import ends_with_us
+from headrace.base.machine import add_death_signal
 from headrace.base.processes import find_telling_lines, spawn
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -636,7 +636,7 @@ def build_receiver_command(source: CopySource, account: Path, folder: Path, file
     """Returns the command that receives binary logs from `file` on. It reads `account` alone."""
     number = random.SystemRandom().randint(LEAST_ID, MOST_ID)
     name = "--stop-never-slave-server-id" if source.flavor == "mariadb" else "--connection-server-id"
-    command = [*ends_with_us(*source.find_tool(*READERS[source.flavor])), f"--defaults-file={account}"]
+    command = [*add_death_signal(*source.find_tool(*READERS[source.flavor])), f"--defaults-file={account}"]
     command += ["--read-from-remote-server", "--raw", "--stop-never", f"{name}={number}"]
     return [*command, f"--result-file={folder}/", file]
 

@@ -71,6 +71,7 @@ impl fmt::Display for NotARecord {
 
 impl std::error::Error for NotARecord {}
 
+/// Makes the error of bytes that cannot be read.
 fn wrong<T>(words: impl Into<String>) -> Result<T, NotARecord> {
     Err(NotARecord(words.into()))
 }
@@ -93,7 +94,7 @@ impl SavedHost {
         }
         let Some((json, used)) = text_at(bytes, MAGIC.len())? else { return Ok(None) };
         match serde_json::from_slice::<SavedHost>(json) {
-            Ok(host) => host.devices.iter().flatten().try_for_each(sound).map(|()| Some((host, used))),
+            Ok(host) => host.devices.iter().flatten().try_for_each(check_device).map(|()| Some((host, used))),
             Err(error) => wrong(format!("its header cannot be read: {error}")),
         }
     }
@@ -130,12 +131,12 @@ impl Frame {
         match bytes.first() {
             None => Ok(None),
             Some(&REQUEST) if bytes.len() < REQUEST_BYTES => Ok(None),
-            Some(&REQUEST) => Ok(Some((request(&bytes[..REQUEST_BYTES])?, REQUEST_BYTES))),
+            Some(&REQUEST) => Ok(Some((decode_request(&bytes[..REQUEST_BYTES])?, REQUEST_BYTES))),
             Some(&CHANGE) => {
                 let Some(now) = bytes.get(1..9) else { return Ok(None) };
                 let Some((json, used)) = text_at(bytes, 9)? else { return Ok(None) };
                 match serde_json::from_slice(json) {
-                    Ok(HostChange::Put { saved, .. }) if sound(&saved).is_err() => wrong("a device that is put has members other than its storage says"),
+                    Ok(HostChange::Put { saved, .. }) if check_device(&saved).is_err() => wrong("a device that is put has members other than its storage says"),
                     Ok(change) => Ok(Some((Frame::Change { now: Nanos(u64_of(now)), change }, used))),
                     Err(error) => wrong(format!("a change cannot be read: {error}")),
                 }
@@ -147,7 +148,7 @@ impl Frame {
 }
 
 /// Checks that a device can be made from its saved state.
-fn sound(saved: &SavedDevice) -> Result<(), NotARecord> {
+fn check_device(saved: &SavedDevice) -> Result<(), NotARecord> {
     match saved.storage.check() {
         Ok(()) if saved.members.len() == saved.storage.members.len() => Ok(()),
         Ok(()) => wrong(format!("a device of {} has {} members", saved.storage, saved.members.len())),
@@ -155,7 +156,8 @@ fn sound(saved: &SavedDevice) -> Result<(), NotARecord> {
     }
 }
 
-fn request(bytes: &[u8]) -> Result<Frame, NotARecord> {
+/// Decodes the frame of a request of REQUEST_BYTES.
+fn decode_request(bytes: &[u8]) -> Result<Frame, NotARecord> {
     let op = match bytes[4] {
         0 => Op::Read,
         1 => Op::Write,
@@ -188,12 +190,14 @@ fn text_at(bytes: &[u8], at: usize) -> Result<Option<(&[u8], usize)>, NotARecord
     }
 }
 
+/// Appends a text with its length and check before it.
 fn push_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend((text.len() as u32).to_le_bytes());
     out.extend(check_of(text).to_le_bytes());
     out.extend(text);
 }
 
+/// Computes the 32-bit FNV-1a of a text.
 fn check_of(text: &[u8]) -> u32 {
     text.iter().fold(0x811c_9dc5, |check: u32, &byte| (check ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

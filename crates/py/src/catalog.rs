@@ -184,8 +184,8 @@ fn monthly_totals(
 ) -> PyResult<Vec<f64>> {
     let prices = price_list(prices, region, as_of)?;
     let total = |items: Vec<CostItem>| items.iter().map(|item| item.usd).sum();
-    let of = |storage: &String| Catalog::embedded().monthly_cost_at(&storage.parse()?, &prices, million_ios_per_month);
-    Ok(storages.iter().map(|storage| of(storage).map_or(f64::NAN, total)).collect())
+    let bill = |storage: &String| Catalog::embedded().monthly_cost_at(&storage.parse()?, &prices, million_ios_per_month);
+    Ok(storages.iter().map(|storage| bill(storage).map_or(f64::NAN, total)).collect())
 }
 
 /// Name of a volume type in the price list and its billed components; none for local disks.
@@ -195,6 +195,7 @@ fn billed_as(volume_type: &str) -> PyResult<Option<(&'static str, Vec<&'static s
     Ok(RegionPrices::billed_as(volume_type).map(|(product, components)| (product, components.to_vec())))
 }
 
+/// Adds the functions of this file to `headrace._core`.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(volume_eras, module)?)?;
     module.add_function(wrap_pyfunction!(instances, module)?)?;

@@ -176,6 +176,7 @@ fn service_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound
         .collect()
 }
 
+/// Runs a database at a service, whose class is resolved, and returns its steps.
 fn simulate(
     database: &headrace_sim::mysql::Database,
     args: &ServiceRunArgs,
@@ -218,6 +219,7 @@ fn simulate(
     Ok(rows)
 }
 
+/// Adds the functions of this file to `headrace._core`.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(deployments, module)?)?;
     module.add_function(wrap_pyfunction!(service_class, module)?)?;

@@ -1,6 +1,6 @@
 //! MySQL on a storage: transactions a second.
 
-use crate::convert::{date, refused, sim_error, tell, to_python, CoreError};
+use crate::convert::{date, refused, report_progress, sim_error, to_python, CoreError};
 use headrace_sim::mysql::clients::{self, ClientsRun};
 use headrace_sim::mysql::interval::{run, Second};
 use headrace_sim::mysql::local_disk::{local_disk, DiskKind};
@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::HashMap;
 
+/// Reads the table of a database; the error names what it lacks.
 pub(crate) fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
     pythonize::depythonize(database).map_err(|error: pythonize::PythonizeError| {
         CoreError::new_err(("database".to_string(), error.to_string(), "docs/reference/workload-file.md", "`headrace calibrate` writes the whole table"))
@@ -53,7 +54,7 @@ fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound
     let resolved = args.resolve(&database).map_err(refused)?;
     let run = py.detach(|| -> Result<ClientsRun, SimError> {
         let warm_up = WarmUp::new(&database, args.cache_bytes);
-        clients::run(&args.scenario(&database, &warm_up, &resolved)?, &mut |done| tell(&progress, done))
+        clients::run(&args.scenario(&database, &warm_up, &resolved)?, &mut |done| report_progress(&progress, done))
     });
     let run = run.map_err(sim_error)?;
     let answer = columns(py, &run.rows)?;
@@ -61,6 +62,7 @@ fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound
     Ok(answer)
 }
 
+/// Returns the steps of a run as columns, with the bottleneck of each as `cap`.
 pub(crate) fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
     macro_rules! columns { ($($name:ident),*) => { $( answer.set_item(stringify!($name), rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* }; }
@@ -178,6 +180,7 @@ fn mysql_local_disk<'py>(
     to_python(py, &disk)
 }
 
+/// Adds the functions of this file to `headrace._core`.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mysql_runs, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_check, module)?)?;

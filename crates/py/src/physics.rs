@@ -64,13 +64,13 @@ fn innodb_pool_bytes(flavor: &str, version: &str, asked_bytes: f64, vcpus: u32) 
 /// Returns the behavior of a server whose redo log fills, by flavor and version.
 #[pyfunction]
 fn checkpoint_law<'py>(py: Python<'py>, flavor: &str, version: &str) -> PyResult<Bound<'py, PyAny>> {
-    to_python(py, &CheckpointLaw::of(flavor, version))
+    to_python(py, &CheckpointLaw::of_server(flavor, version))
 }
 
 /// The page cleaner of a server where nothing is set, by flavour and version.
 #[pyfunction]
 fn page_cleaner<'py>(py: Python<'py>, flavor: &str, version: &str) -> PyResult<Bound<'py, PyAny>> {
-    to_python(py, &PageCleaner::of(flavor, version))
+    to_python(py, &PageCleaner::of_server(flavor, version))
 }
 
 /// Returns a database under a server's settings: flush_log_at_trx_commit, log_bin, sync_binlog
@@ -234,7 +234,7 @@ fn core_ms(clients: &Bound<'_, PyAny>) -> PyResult<f64> {
 fn cpu_ms_among(clients: &Bound<'_, PyAny>, count: f64, ios: f64, vcpus: u32, threads_per_core: u32) -> PyResult<f64> {
     let clients: Clients = pythonize::depythonize(clients)?;
     let machine = Machine { threads_per_core: Some(threads_per_core), alone_faster: None };
-    let processors = Processors::of(None, Some(vcpus), &machine);
+    let processors = Processors::resolve(None, Some(vcpus), &machine);
     Ok(processors.map_or(0.0, |processors| clients.cpu_ms_among(count, ios, &processors)))
 }
 
@@ -248,7 +248,7 @@ fn processor_ms(busy_ms: f64, busy_share: f64, threads_per_core: u32, own_vcpus:
     // Instances are told at the clock of all cores, however many.
     let alone_faster = if own_vcpus.is_some() { alone_faster } else { Some(1.0) };
     let machine = Machine { threads_per_core: Some(threads_per_core), alone_faster };
-    Processors::of(None, Some(own_vcpus.unwrap_or(2)), &machine).map_or(0.0, |processors| interval::processor_ms(busy_ms, busy_share, &processors))
+    Processors::resolve(None, Some(own_vcpus.unwrap_or(2)), &machine).map_or(0.0, |processors| interval::processor_ms(busy_ms, busy_share, &processors))
 }
 
 /// (I/Os, bytes) of a page written back, with the doublewrite area or without.

@@ -74,7 +74,7 @@ fn replica_summaries<'py>(
             .par_iter()
             .map(|database| {
                 let mut followed = FollowedCaches::default();
-                followed.of(database, source.cache_bytes);
+                followed.follow(database, source.cache_bytes);
                 followed
             })
             .collect();

@@ -153,6 +153,7 @@ impl<R: Read> RecordReader<R> {
         }
     }
 
+    /// Reads the next part of the file behind the bytes that are not decoded yet.
     fn fill(&mut self) -> Result<(), ReplayError> {
         self.bytes.drain(..self.used);
         self.before += self.used as u64;
@@ -170,6 +171,7 @@ impl<R: Read> RecordReader<R> {
         Ok(())
     }
 
+    /// Returns whether bytes are left that form no whole frame.
     fn has_rest(&self) -> bool {
         self.bytes.len() > self.used
     }
@@ -187,13 +189,14 @@ struct Replay {
 }
 
 impl Replay {
+    /// Makes the host that a record begins with.
     fn new(saved: &SavedHost) -> Replay {
         let late = Histogram::new_with_bounds(1, LATEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid");
         let host = Host::from_saved(saved);
         Replay { host, begun: saved.now, last: saved.now, requests: 0, changes: 0, equal: 0, first_difference: None, late }
     }
 
-    /// Repeats a frame; the rule it breaks when the device cannot have written it.
+    /// Repeats a frame; the error is the rule that it breaks when a device cannot have written it.
     fn take(&mut self, frame: &Frame) -> Result<(), String> {
         match frame {
             Frame::Request { device, member, now, io, decision } => {
@@ -219,6 +222,8 @@ impl Replay {
         }
     }
 
+    /// Sets the time of the replay; the error names times that run backwards or are beyond any
+    /// device's.
     fn reach(&mut self, now: Nanos) -> Result<(), String> {
         if now < self.last || now > LAST_MOMENT {
             return Err(format!("its time, {} ns, does not follow {} ns", now.0, self.last.0));
@@ -227,6 +232,8 @@ impl Replay {
         Ok(())
     }
 
+    /// Submits a request again and compares the decision with the recorded one; the error says why
+    /// no device can have taken it.
     fn ask(&mut self, submission: &Submission, recorded: &Decision) -> Result<(), String> {
         let members = self.host.devices.get(submission.device).map_or(0, |device| device.members().len());
         if members <= submission.member.unwrap_or(0) {
@@ -249,6 +256,7 @@ impl Replay {
         Ok(())
     }
 
+    /// Returns the counts of the replay.
     fn finish(self, cut_tail: bool) -> Replayed {
         let Replay { begun, last, requests, changes, equal, first_difference, late, .. } = self;
         Replayed { requests, changes, equal, first_difference, lateness: lateness_of(&late), span: last.since(begun), cut_tail }
@@ -273,11 +281,13 @@ impl fmt::Display for Submission {
     }
 }
 
+/// Writes a decision as text.
 fn words_of(decision: &Decision) -> String {
     let verdict = if decision.verdict == headrace_model::Verdict::Ok { "ok" } else { "failed" };
     format!("start {} ns, complete {} ns, cap {}, {verdict}", decision.start.0, decision.complete.0, decision.cap.name())
 }
 
+/// Returns the quantiles of lateness, ns, and its histogram with bounds of 1, 2, 5, 10, ... us.
 fn lateness_of(late: &Histogram<u64>) -> Lateness {
     if late.is_empty() {
         return Lateness::default();

@@ -33,6 +33,8 @@ pub fn quiet(_: f64) -> bool {
     true
 }
 
+/// Requests from submission to completion, each in a slot. An open load takes its slots from
+/// `free`.
 struct InFlight {
     queue: BinaryHeap<Reverse<(Nanos, u32)>>,
     slots: Vec<Answered>,
@@ -40,6 +42,7 @@ struct InFlight {
 }
 
 impl InFlight {
+    /// Makes room for `slots` requests in flight, all of them free.
     fn new(slots: u32) -> InFlight {
         let empty = Answered {
             arrived: Nanos::ZERO,
@@ -221,6 +224,8 @@ fn submit(host: &mut Host, lost: bool, now: Nanos, io: Io) -> Decision {
     host.submit(0, now, io)
 }
 
+/// Refuses a length of the run or of its rows, s, that is out of bounds, and more than 10 million
+/// rows.
 fn check_times(seconds: f64, interval_s: f64) -> Result<(), SimError> {
     for (what, value) in [("length of the run (s)", seconds), ("interval of the rows (s)", interval_s)] {
         SimError::check_range(what, value, 1e-3, YEAR_S)?;
@@ -253,6 +258,8 @@ impl ClosedSource<'_> {
         ClosedSource { load, rng, blocks, blocks_per_job, cursors: vec![0; load.numjobs as usize], read_below }
     }
 
+    /// Returns the next request of a slot: at the job's next block for sequential patterns, at a
+    /// random block otherwise.
     #[inline]
     fn next(&mut self, slot: u32) -> Io {
         let draw = self.rng.next_u64();
@@ -298,18 +305,19 @@ impl OpenSource<'_> {
         rng.set_stream(LOAD_STREAM);
         let mut source =
             OpenSource { load, rng, span_bytes, point: 0, point_start_s: 0.0, at_s: 0.0, gaps_to_next: 0.0, read_credit: 0.0, cursors: [0, span_bytes / 2] };
-        source.gaps_to_next = source.gap();
+        source.gaps_to_next = source.draw_gap();
         source
     }
 
     /// Draws a time between two requests, as a multiple of the mean one.
-    fn gap(&mut self) -> f64 {
+    fn draw_gap(&mut self) -> f64 {
         match self.load.arrivals {
             Arrivals::Even => 1.0,
             Arrivals::Poisson => exponential(&mut self.rng),
         }
     }
 
+    /// Returns the next request with its arrival; None after the last point of the load.
     fn next(&mut self) -> Option<(Nanos, Io)> {
         loop {
             let point = self.load.points.get(self.point)?;
@@ -317,8 +325,8 @@ impl OpenSource<'_> {
             let needed_s = self.gaps_to_next / point.iops();
             if needed_s <= left_s {
                 self.at_s += needed_s;
-                self.gaps_to_next = self.gap();
-                let io = self.request(point);
+                self.gaps_to_next = self.draw_gap();
+                let io = self.draw_request(point);
                 return Some((Nanos::from_secs_f64(self.at_s), io));
             }
             self.gaps_to_next -= left_s * point.iops();
@@ -328,7 +336,8 @@ impl OpenSource<'_> {
         }
     }
 
-    fn request(&mut self, point: &Point) -> Io {
+    /// Draws a request of a point: read or write, its size and its offset, all in bytes.
+    fn draw_request(&mut self, point: &Point) -> Io {
         let share = point.reads_per_s / point.iops();
         let is_read = match self.load.arrivals {
             Arrivals::Poisson => unit(&mut self.rng) < share,

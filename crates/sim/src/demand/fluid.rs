@@ -118,6 +118,8 @@ impl Fluid {
         Fluid::of_setup(setup, volume_buckets(setup))
     }
 
+    /// Makes the state of these buckets, full or at the start balance of `setup`, with its number
+    /// of members.
     fn of_setup(setup: &Setup, buckets: Vec<FluidBucket>) -> Fluid {
         let mut fluid = Fluid::of_buckets(buckets);
         fluid.members = setup.limits.len() as f64;
@@ -133,6 +135,7 @@ impl Fluid {
         fluid
     }
 
+    /// Makes the state of these buckets at 0 s, without a backlog, as of a single member.
     fn of_buckets(buckets: Vec<FluidBucket>) -> Fluid {
         let has_credits = buckets.iter().any(FluidBucket::is_credits);
         Fluid {
@@ -152,6 +155,7 @@ impl Fluid {
         }
     }
 
+    /// Sets the credits to a share of their depth, percent; without one they stay as they are.
     fn start_at(&mut self, balance_percent: Option<f64>) {
         if let Some(percent) = balance_percent {
             for bucket in self.buckets.iter_mut().filter(|bucket| bucket.is_credits()) {
@@ -160,8 +164,8 @@ impl Fluid {
         }
     }
 
-    /// Credits hold at least what a step refills: [`Fluid::max_rate`] never counts on it, so what a
-    /// step leaves unused counts from the first one on.
+    /// Raises credits to what a step of `seconds` refills, if they hold less: [`Fluid::max_rate`]
+    /// never counts on it, so what a step leaves unused counts from the first one on.
     pub(crate) fn keep_a_refill(&mut self, seconds: f64) {
         for bucket in self.buckets.iter_mut().filter(|bucket| bucket.is_credits()) {
             bucket.level = bucket.level.max((bucket.rate * seconds).min(bucket.depth));
@@ -189,7 +193,7 @@ impl Fluid {
         lowest
     }
 
-    /// Takes what `seconds` of a demand cost.
+    /// Takes the tokens that `seconds` of a demand cost from every bucket, and refills it.
     #[inline]
     pub fn charge(&mut self, demand: &Measured, seconds: f64) {
         for bucket in &mut self.buckets {
@@ -251,13 +255,13 @@ impl Fluid {
         self.backlogs
     }
 
-    /// Looks whether caps alone make backlogs that decide the percentiles of a run, whatever waits
+    /// Notes whether caps alone make backlogs that decide the percentiles of a run, whatever waits
     /// in clumps.
     pub fn foresee_backlog(&mut self, load: &MeasuredLoad) {
         self.backlogs = self.independent_arrivals && self.buckets.iter().any(|bucket| !bucket.is_credits() && bucket.is_overrun(load));
     }
 
-    /// Requests that wait for more than a clump to pass.
+    /// Returns the requests that wait, but for those in clumps near a cap.
     pub fn backlog(&self) -> f64 {
         if self.backlog.is_empty() {
             0.0
@@ -266,7 +270,7 @@ impl Fluid {
         }
     }
 
-    /// Requests that wait.
+    /// Returns the requests that wait, those in clumps included.
     pub fn queue(&self) -> f64 {
         self.backlog() + self.clumped.0
     }
@@ -448,6 +452,7 @@ impl Fluid {
         false
     }
 
+    /// Opens an empty batch of the backlog for requests of `point` that arrive from `now` on, s.
     fn begin_batch(&mut self, point: &Measured, now: f64) {
         self.backlog.push_back(Batch { point: *point, interval: self.interval, arrived_s: now, requests: 0.0 });
     }
@@ -535,7 +540,8 @@ impl Fluid {
         until
     }
 
-    /// Serves some of the head between two times. True when it is worked off, and gone.
+    /// Serves `requests` of the backlog's head between two times, s. Returns whether it is worked
+    /// off; it is then removed, unless it is the interval's own batch and no time has passed.
     fn serve_head(&mut self, requests: f64, from: f64, to: f64, step: &mut Step, waits: &mut Waits) -> bool {
         let Some(head) = self.backlog.front_mut() else { return true };
         let requests = requests.min(head.requests);
@@ -560,7 +566,7 @@ impl Fluid {
         self.buckets.iter().filter(|bucket| bucket.cap == cap).map(FluidBucket::percent).min_by(f64::total_cmp)
     }
 
-    /// Returns the burst buckets of the instance for I/Os and bytes, percent.
+    /// Returns the credits of the instance for I/Os and for bytes, percent of their depth.
     pub fn instance_percents(&self) -> [Option<f64>; 2] {
         [Measure::Units, Measure::Bytes]
             .map(|measure| self.buckets.iter().find(|bucket| bucket.cap == Cap::InstanceCredits && bucket.measure == measure).map(FluidBucket::percent))

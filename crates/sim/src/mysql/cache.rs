@@ -45,24 +45,27 @@ struct Cohort {
 }
 
 impl Cohort {
+    /// Makes a cohort of `pages`, by class, that were read at `read_at`, transactions since the
+    /// start.
     fn new(pages: Vec<f64>, first: Vec<f64>, clean: Vec<f64>, read_at: f64) -> Cohort {
         let total = pages.iter().sum();
         Cohort { pages, first, clean, total, read_at }
     }
 
-    /// Share of a class's pages that is dirty with a window.
+    /// Returns the share of a class's pages that is dirty with a window, 0-1.
     fn dirty_share(&self, window: usize, class: usize) -> f64 {
         (1.0 - self.clean[window * self.pages.len() + class] / self.pages[class].max(1e-300)).clamp(0.0, 1.0)
     }
 
-    /// Pages that were there before the first eviction and the others, each class times its weight.
+    /// Returns the pages that were there before the first eviction and the others, each class times
+    /// its weight.
     fn weighted(&self, weights: &[f64]) -> (f64, f64) {
         let sum = |pages: &[f64]| -> f64 { pages.iter().zip(weights).map(|(pages, weight)| pages * weight).sum() };
         let first = sum(&self.first);
         (first, sum(&self.pages) - first)
     }
 
-    /// Takes a share out.
+    /// Takes a share of the pages out and returns it as a cohort.
     fn split(&mut self, share: f64) -> Cohort {
         let mut taken = self.clone();
         taken.scale(share);
@@ -70,11 +73,13 @@ impl Cohort {
         taken
     }
 
+    /// Multiplies all amounts of pages by a factor.
     fn scale(&mut self, by: f64) {
         self.pages.iter_mut().chain(&mut self.first).chain(&mut self.clean).for_each(|amount| *amount *= by);
         self.total *= by;
     }
 
+    /// Adds the pages of another cohort; `read_at` becomes the mean over the pages of both.
     fn absorb(&mut self, other: &Cohort) {
         let total = self.total + other.total;
         if total > 0.0 {
@@ -142,19 +147,21 @@ struct ChangingStep {
 }
 
 impl ChangingStep {
-    /// Two states over `tx` transactions: dirtied at `changes`, cleaned at `cleaned` a transaction.
+    /// Makes the step of `tx` transactions: clean pages are dirtied at the rate `changes`, dirty
+    /// ones cleaned at the rate `cleaned` a transaction.
     fn new(changes: f64, cleaned: f64, tx: f64) -> ChangingStep {
         let sum = changes + cleaned;
         if sum <= 0.0 {
             return ChangingStep { dirty: [1.0, 0.0], written: [0.0, 0.0] };
         }
         let (end, gone) = (changes / sum, -libm::expm1(-sum * tx));
-        let of = |begin: f64| (end + (begin - end) * (1.0 - gone), cleaned * (end * tx + (begin - end) * gone / sum));
-        let ((from_dirty, wrote_dirty), (from_clean, wrote_clean)) = (of(1.0), of(0.0));
+        let end_and_written = |begin: f64| (end + (begin - end) * (1.0 - gone), cleaned * (end * tx + (begin - end) * gone / sum));
+        let ((from_dirty, wrote_dirty), (from_clean, wrote_clean)) = (end_and_written(1.0), end_and_written(0.0));
         ChangingStep { dirty: [from_dirty, from_clean], written: [wrote_dirty, wrote_clean] }
     }
 
-    /// Clean pages after the step of `pages`, of which `clean` were clean; and pages written.
+    /// Returns the clean pages after the step of `pages`, of which `clean` were clean; and the
+    /// pages written.
     fn apply(&self, pages: f64, clean: f64) -> (f64, f64) {
         let dirty = (pages - clean).max(0.0);
         (pages - self.dirty[0] * dirty - self.dirty[1] * clean, self.written[0] * dirty + self.written[1] * clean)
@@ -182,7 +189,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty cache of `capacity` pages.
+    /// Makes an empty cache of `capacity` pages. `old_share` and `ordered_while_filling` are those
+    /// of the database.
     pub fn cold(popularity: &Popularity, capacity: f64, old_share: f64, ordered_while_filling: bool) -> Cache {
         let touches = popularity.classes.iter().map(|class| class.touches_per_tx).collect();
         let outside: Vec<f64> = popularity.classes.iter().map(|class| class.pages).collect();
@@ -204,7 +212,8 @@ impl Cache {
         }
     }
 
-    /// Hits move no page of the old part for `held_tx` transactions after it was read.
+    /// Makes hits leave a page of the old part where it is for `held_tx` transactions after it was
+    /// read.
     pub fn held_back(mut self, held_tx: f64) -> Cache {
         self.held_tx = held_tx;
         self
@@ -254,8 +263,8 @@ impl Cache {
         }
     }
 
-    /// From here on a page of `class` is touched as those of `like` are, and `more` times a
-    /// transaction.
+    /// Sets the touches of a page of `class` from here on: as often as those of `like`, and `more`
+    /// times a transaction.
     pub fn touch_besides(&mut self, class: usize, like: usize, more: f64) {
         self.touches[class] = self.touches[like] + more;
     }
@@ -268,7 +277,7 @@ impl Cache {
         }
     }
 
-    /// Pages of a class that are not in it.
+    /// Returns the pages of a class that are not in the cache.
     pub fn outside(&self, class: usize) -> f64 {
         self.outside[class]
     }
@@ -303,7 +312,7 @@ impl Cache {
         self.evicting
     }
 
-    /// Pages it can hold.
+    /// Returns the pages that it can hold.
     pub fn capacity(&self) -> f64 {
         self.capacity
     }
@@ -313,18 +322,18 @@ impl Cache {
         total(&self.young) + total(&self.old)
     }
 
-    /// The share of the pages in it that came before the first eviction.
+    /// Returns the share of the pages in it that came before the first eviction, 0-1.
     pub fn first_share(&self) -> f64 {
         let first: f64 = self.young.iter().chain(&self.old).map(|cohort| cohort.first.iter().sum::<f64>()).sum();
         first / self.page_count().max(1e-300)
     }
 
-    /// Reads per transaction right now.
+    /// Returns the page reads of a transaction with the pages that the cache holds now.
     pub fn reads_per_tx(&self) -> f64 {
         self.outside.iter().zip(&self.touches).map(|(pages, touches)| pages * touches).sum()
     }
 
-    /// Lets `tx` transactions pass.
+    /// Lets `tx` transactions pass, and returns the pages that they read, evict and write.
     pub fn pass(&mut self, tx: f64) -> Moved {
         let touched: Vec<f64> = self.touches.iter().map(|rate| -libm::expm1(-rate * tx)).collect();
         self.passed += tx;
@@ -354,24 +363,25 @@ impl Cache {
         moved
     }
 
-    /// Steps of `tx` transactions in which pages are changed, or are `untouched`: class after class
-    /// for one window after the other.
+    /// Returns the steps of `tx` transactions in which pages are changed, or are `untouched`: class
+    /// after class for one window after the other.
     fn changing_steps(&self, tx: f64, untouched: bool) -> Vec<ChangingStep> {
         let Some(changing) = &self.changing else { return Vec::new() };
-        let of = |cleaned: f64| {
+        let class_steps = |cleaned: f64| {
             let classes = self.touches.iter().zip(&changing.share);
             classes.map(move |(touches, share)| ChangingStep::new(if untouched { 0.0 } else { touches * share * changing.more }, cleaned, tx))
         };
-        changing.cleaned.iter().flat_map(|cleaned| of(*cleaned)).collect()
+        changing.cleaned.iter().flat_map(|cleaned| class_steps(*cleaned)).collect()
     }
 
-    /// Pages that moved in a step were touched in it: the change of that touch is counted already.
+    /// Changes and writes the pages that moved in a step of `tx` transactions, whose first touch is
+    /// counted already.
     fn change(&self, cohort: &mut Cohort, tx: f64, written: &mut [Written]) {
         apply_steps(&self.changing_steps(tx, false), cohort, written);
     }
 
-    /// Pages that did not move: where a touch moves a page none of these was touched, so that they
-    /// are only cleaned; else they are touched as all are.
+    /// Changes and writes the pages that did not move in a step: where a touch `moves` a page none
+    /// of these was touched, so that they are only cleaned; else they are touched as all are.
     fn change_unmoved(&mut self, tx: f64, moves: bool, written: &mut [Written]) {
         let readable = self.passed - self.held_tx;
         let (still, touched) = (self.changing_steps(tx, true), self.changing_steps(tx, false));
@@ -381,11 +391,13 @@ impl Cache {
         }
     }
 
+    /// Takes the pages out of the list that hits of `tx` transactions move to its head; `touched`:
+    /// share of the pages that are touched, by class.
     fn take_hits(&mut self, touched: &[f64], tx: f64) -> Cohort {
         let unchanged: Vec<f64> = self.changing.as_ref().map_or(Vec::new(), |changing| {
             // Touched, and by no touch that changes: exp(-changes) - exp(-touches).
-            let of = |(touches, share): (&f64, &f64)| (libm::exp(-touches * share * changing.more * tx) - libm::exp(-touches * tx)).max(0.0);
-            self.touches.iter().zip(&changing.share).map(of).collect()
+            let touched_unchanged = |(touches, share): (&f64, &f64)| (libm::exp(-touches * share * changing.more * tx) - libm::exp(-touches * tx)).max(0.0);
+            self.touches.iter().zip(&changing.share).map(touched_unchanged).collect()
         });
         let none = vec![0.0; touched.len()];
         let clean = vec![0.0; self.window_count() * unchanged.len()];
@@ -409,6 +421,8 @@ impl Cache {
         hit
     }
 
+    /// Evicts pages from the tail until the cache is within its capacity, and counts them in
+    /// `moved`.
     fn evict(&mut self, moved: &mut Moved) {
         let mut excess = self.page_count() - self.capacity;
         while excess > 1e-9 * self.capacity {
@@ -466,12 +480,14 @@ fn apply_steps(steps: &[ChangingStep], cohort: &mut Cohort, written: &mut [Writt
     }
 }
 
+/// Takes a share from an amount of pages and returns what was taken.
 fn take(from: &mut f64, share: &f64) -> f64 {
     let taken = *from * share;
     *from -= taken;
     taken
 }
 
+/// Returns the pages of a part of the list.
 fn total(part: &VecDeque<Cohort>) -> f64 {
     part.iter().map(|cohort| cohort.total).sum()
 }
@@ -492,6 +508,7 @@ fn take_end(
     Some(taken)
 }
 
+/// Merges neighbours until a part has no more than MOST_COHORTS cohorts.
 fn thin(part: &mut VecDeque<Cohort>) {
     while part.len() > MOST_COHORTS {
         let pair = |i: usize| part[i].total + part[i + 1].total;

@@ -23,16 +23,16 @@ pub const PURGED: f64 = 0.7;
 /// appliers it is half a batch (`replica`), which is as much at 250 transactions a second.
 const BEHIND_S: f64 = 0.25;
 
-/// Pages that a transaction makes purge read at `tps`, of a cache in which it reads `reads` itself:
-/// `purges` are read again, and a page that no hit moves stays while the old part is read once
-/// over.
-fn purged(database: &Database, cache_bytes: f64, (purges, reads): (f64, f64), tps: f64) -> f64 {
+/// Returns the pages that a transaction makes purge read at `tps`, of a cache in which it reads
+/// `reads` itself: `purges` are read again, and a page that no hit moves stays while the old part
+/// is read once over.
+fn purge_reads(database: &Database, cache_bytes: f64, (purges, reads): (f64, f64), tps: f64) -> f64 {
     let stay_tx = database.old_share * database.cache_pages(cache_bytes) / reads.max(1e-9);
     purges * libm::exp(-stay_tx / (BEHIND_S * tps).max(1e-9))
 }
 
-/// Reads of a transaction in a settled cache of `cache_bytes`, purge's among them where they are
-/// among the database's; none where all pages fit.
+/// Returns the page reads of a transaction in a settled cache of `cache_bytes`, purge's among them
+/// where they are among the database's; none where all pages fit.
 fn settled_reads(database: &Database, cache_bytes: f64) -> Option<f64> {
     let curve = WarmUp::new(database, cache_bytes);
     let last = curve.points().last()?;
@@ -56,7 +56,7 @@ pub fn purged_at(database: &Database, from: (f64, f64), to: (f64, f64), changed:
         settled_reads(database, cache_bytes).map_or(0.0, |reads| {
             let own = reads / (1.0 + measured);
             let purges = PURGED * changes * (own / touches).min(1.0);
-            purged(database, cache_bytes, (purges, own), tps) / own
+            purge_reads(database, cache_bytes, (purges, own), tps) / own
         })
     };
     let measured = (0..ROUNDS).fold(0.0, |measured, _| share(from, measured));

@@ -34,7 +34,7 @@ impl Fluid {
         seen.map(|bucket| (100.0 * bucket.low / bucket.depth, bucket.low_at_s)).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// Levels and backlog, to compare cycles by.
+    /// Returns levels and backlog, to compare cycles by.
     pub fn balances(&self) -> FluidBalances {
         FluidBalances { levels: self.buckets.iter().map(|bucket| bucket.level).collect(), backlog: self.backlog() }
     }

@@ -52,7 +52,7 @@ pub struct ReplicaScenario<'a> {
 }
 
 impl ReplicaScenario<'_> {
-    /// Transactions behind the applier's cache when the run begins.
+    /// Returns the transactions that the applier's cache has served when the run begins.
     pub(super) fn begins_at(&self) -> f64 {
         match self.start {
             Start::Cold => 0.0,

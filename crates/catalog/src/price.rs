@@ -6,6 +6,7 @@ use crate::error::broken;
 use crate::error::{CatalogError, Problem};
 use crate::source::Sources;
 use crate::spec::{StorageSpec, VolumeSpec, VolumeType};
+use crate::table::in_force;
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -165,11 +166,6 @@ pub(crate) struct VolumePrices {
 #[derive(Debug)]
 pub(crate) struct InstancePrices {
     rows: HashMap<(String, String), Vec<InstanceRow>>,
-}
-
-/// Returns the newest of `rows` first seen by `date`, else the oldest.
-fn in_force<T>(rows: &[T], date: NaiveDate, first_seen: impl Fn(&T) -> NaiveDate) -> Option<&T> {
-    rows.iter().rev().find(|row| first_seen(row) <= date).or(rows.first())
 }
 
 /// Returns the days a price was seen, and a warning when they are all later than the day asked for.

@@ -169,14 +169,14 @@ impl Layout {
     /// Returns true if some of the data has no copy left; `failed` tells which members are lost.
     pub fn is_lost(&self, failed: impl Fn(usize) -> bool) -> bool {
         let n = self.members as usize;
-        let gone = |member: usize| failed(member % n);
-        let any = (0..n).any(gone);
+        let is_gone = |member: usize| failed(member % n);
+        let any = (0..n).any(is_gone);
         match self.level {
             RaidLevel::Raid0 => any,
-            RaidLevel::Raid1 => (0..n).all(gone),
-            RaidLevel::Raid10 => (0..n / 2).any(|pair| gone(2 * pair) && gone(2 * pair + 1)),
-            RaidLevel::Raid10F2 => (0..n).any(|member| gone(member) && gone(member + 1)),
-            RaidLevel::Raid5 => (0..n).filter(|&member| gone(member)).count() > 1,
+            RaidLevel::Raid1 => (0..n).all(is_gone),
+            RaidLevel::Raid10 => (0..n / 2).any(|pair| is_gone(2 * pair) && is_gone(2 * pair + 1)),
+            RaidLevel::Raid10F2 => (0..n).any(|member| is_gone(member) && is_gone(member + 1)),
+            RaidLevel::Raid5 => (0..n).filter(|&member| is_gone(member)).count() > 1,
         }
     }
 

@@ -43,8 +43,8 @@ fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'
     rows.map_err(sim_error)?.iter().map(|rows| columns(py, rows)).collect()
 }
 
-/// The per-I/O form of one run: every request of every client. Returns columns and a summary of
-/// response times, ms, and I/Os.
+/// Simulates one run in the per-I/O form: every request of every client. Returns columns and a
+/// summary of response times, ms, and I/Os.
 #[pyfunction]
 #[pyo3(signature = (database, run, progress=None))]
 fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound<'py, PyAny>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
@@ -88,13 +88,13 @@ pub(crate) fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'
     Ok(answer)
 }
 
-/// Refuses a database that cannot be.
+/// Refuses a database with a value out of bounds.
 #[pyfunction]
 fn mysql_check(database: &Bound<'_, PyAny>) -> PyResult<()> {
     database_of(database)?.check().map_err(sim_error)
 }
 
-/// The cache of a database over transactions from a cold start: columns, and `full_at_tx`.
+/// Returns the cache of a database over transactions from a cold start: columns, and `full_at_tx`.
 #[pyfunction]
 fn mysql_warm_up<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, cache_bytes: f64) -> PyResult<Bound<'py, PyDict>> {
     let database = database_of(database)?;
@@ -114,8 +114,8 @@ fn mysql_grown<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, factor: f64) 
     to_python(py, &database.grown(factor))
 }
 
-/// sysbench-tpcc with no run measured: a database over `warehouses`, its clients on `client_host`,
-/// behind a cache of that many bytes.
+/// Returns sysbench-tpcc with no run measured: a database over `warehouses`, its clients on
+/// `client_host`, behind a cache of that many bytes.
 #[pyfunction]
 #[pyo3(signature = (engine, warehouses, client_host=None, cache_bytes=None))]
 fn mysql_tpcc<'py>(
@@ -130,9 +130,9 @@ fn mysql_tpcc<'py>(
     to_python(py, &tpcc_from(engine, warehouses, host, cache_bytes).map_err(sim_error)?)
 }
 
-/// A sysbench OLTP script with no run measured; `options` as sysbench and the server name them.
-/// Returns the database, its pages' GiB and, for each of its classes, the share of touches that
-/// change a page.
+/// Works out a sysbench OLTP script with no run measured; `options` as sysbench and the server name
+/// them. Returns the database, its pages' GiB and, for each of its classes, the share of touches
+/// that change a page.
 #[pyfunction]
 fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let options: Oltp = pythonize::depythonize(options).map_err(|error: pythonize::PythonizeError| {
@@ -147,8 +147,9 @@ fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult
     Ok(answer)
 }
 
-/// HammerDB's TPROC-C with no run measured; `options`: warehouses and settings of the server.
-/// Returns the database and, for each of its classes, the share of touches that change a page.
+/// Works out HammerDB's TPROC-C with no run measured; `options`: warehouses and settings of the
+/// server. Returns the database and, for each of its classes, the share of touches that change a
+/// page.
 #[pyfunction]
 fn mysql_tprocc<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let options: Tprocc = pythonize::depythonize(options).map_err(|error: pythonize::PythonizeError| {

@@ -34,7 +34,7 @@ struct SearchArgs {
 }
 
 impl SearchArgs {
-    /// The load times a factor. Clients are whole: a part of one counts as one, less what
+    /// Returns the load times a factor. Clients are whole: a part of one counts as one, less what
     /// multiplying leaves of rounding.
     fn load(&self, load_by: f64) -> TransactionLoad {
         match (self.clients, self.arrivals_tps) {

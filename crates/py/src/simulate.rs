@@ -235,7 +235,7 @@ fn run_to_python<'py>(py: Python<'py>, run: &Run, repeated: Option<&Repeated>) -
     Ok(answer)
 }
 
-/// An open load as Python hands it over.
+/// Reads an open load as Python hands it over; refuses a closed one.
 pub(crate) fn open_load(load: &Bound<'_, PyAny>) -> PyResult<OpenLoad> {
     match LoadArgs::read(load)? {
         LoadArgs::Open(load) => Ok(load),
@@ -338,7 +338,7 @@ pub(crate) fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[DemandOutcome
     Ok(columns)
 }
 
-/// Quantiles of a type's own latency for requests of `bytes`, us.
+/// Returns the quantiles of a type's own latency for requests of `bytes`, us.
 #[pyfunction]
 #[pyo3(signature = (volume_type, op, quantiles, *, bytes=16_384, as_of=None))]
 fn latency_quantiles(volume_type: &str, op: &str, quantiles: Vec<f64>, bytes: u32, as_of: Option<&str>) -> PyResult<Vec<f64>> {
@@ -352,7 +352,7 @@ fn latency_quantiles(volume_type: &str, op: &str, quantiles: Vec<f64>, bytes: u3
     Ok(quantiles.iter().map(|&q| table.quantile_ns(q, bytes) as f64 / 1e3).collect())
 }
 
-/// Rows of the latency table with source and confidence.
+/// Returns the rows of the latency table with source and confidence.
 #[pyfunction]
 fn latency_profiles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &headrace_model::latency::LatencyProfile::all())

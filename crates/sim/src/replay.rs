@@ -117,7 +117,7 @@ pub fn replay(input: impl Read, progress: BytesProgress<'_>) -> Result<Replayed,
     };
     let mut replay = Replay::new(&saved);
     while let Some(frame) = source.next(Frame::decode, progress)? {
-        replay.take(&frame).map_err(|rule| ReplayError::Damaged { at: source.part_at, rule })?;
+        replay.repeat_frame(&frame).map_err(|rule| ReplayError::Damaged { at: source.part_at, rule })?;
     }
     Ok(replay.finish(source.has_rest()))
 }
@@ -197,12 +197,12 @@ impl Replay {
     }
 
     /// Repeats a frame; the error is the rule that it breaks when a device cannot have written it.
-    fn take(&mut self, frame: &Frame) -> Result<(), String> {
+    fn repeat_frame(&mut self, frame: &Frame) -> Result<(), String> {
         match frame {
             Frame::Request { device, member, now, io, decision } => {
                 self.reach(*now)?;
                 let submission = Submission { device: usize::from(*device), member: member.map(usize::from), now: *now, io: *io };
-                self.ask(&submission, decision)
+                self.compare_request(&submission, decision)
             }
             Frame::Change { now, change } => {
                 self.reach(*now)?;
@@ -234,7 +234,7 @@ impl Replay {
 
     /// Submits a request again and compares the decision with the recorded one; the error says why
     /// no device can have taken it.
-    fn ask(&mut self, submission: &Submission, recorded: &Decision) -> Result<(), String> {
+    fn compare_request(&mut self, submission: &Submission, recorded: &Decision) -> Result<(), String> {
         let members = self.host.devices.get(submission.device).map_or(0, |device| device.members().len());
         if members <= submission.member.unwrap_or(0) {
             return Err(format!("{submission}: there is no such device in the record"));
@@ -250,8 +250,9 @@ impl Replay {
         if replayed.as_ref() == Some(recorded) {
             self.equal += 1;
         } else if self.first_difference.is_none() {
-            let replayed = replayed.map_or_else(|| "nothing".to_string(), |decision| words_of(&decision));
-            self.first_difference = Some(Difference { request: self.requests, arrival: submission.to_string(), recorded: words_of(recorded), replayed });
+            let replayed = replayed.map_or_else(|| "nothing".to_string(), |decision| describe_decision(&decision));
+            self.first_difference =
+                Some(Difference { request: self.requests, arrival: submission.to_string(), recorded: describe_decision(recorded), replayed });
         }
         Ok(())
     }
@@ -282,7 +283,7 @@ impl fmt::Display for Submission {
 }
 
 /// Writes a decision as text.
-fn words_of(decision: &Decision) -> String {
+fn describe_decision(decision: &Decision) -> String {
     let verdict = if decision.verdict == headrace_model::Verdict::Ok { "ok" } else { "failed" };
     format!("start {} ns, complete {} ns, cap {}, {verdict}", decision.start.0, decision.complete.0, decision.cap.name())
 }

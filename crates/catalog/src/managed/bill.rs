@@ -2,9 +2,10 @@
 //! GiB, IOPS and MiB/s beyond the included ones, millions of I/Os.
 
 use super::deployment::{Deployment, Service};
-use super::tables::{in_force, ClassPriceRow, StoragePriceRow};
+use super::tables::{ClassPriceRow, StoragePriceRow};
 use crate::error::CatalogError;
 use crate::price::CostItem;
+use crate::table::in_force;
 use crate::{Catalog, NaiveDate, StorageSpec};
 use serde::Serialize;
 

@@ -1,8 +1,9 @@
 //! The volumes behind RDS storage: `data/managed/rds_storage.csv`.
 
-use super::tables::{in_force, Managed, StorageRow};
+use super::tables::{Managed, StorageRow};
 use crate::error::{CatalogError, Problem};
 use crate::spec::{RaidLevel, StorageSpec, VolumeSpec, VolumeType, DEFAULT_CHUNK_KIB};
+use crate::table::in_force;
 use chrono::NaiveDate;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

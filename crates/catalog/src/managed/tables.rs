@@ -3,7 +3,7 @@
 use super::deployment::Service;
 use crate::error::{broken, CatalogError};
 use crate::source::Sources;
-use crate::table::{rows, DataFiles};
+use crate::table::{in_force, rows, DataFiles};
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
@@ -172,11 +172,6 @@ pub(crate) struct Managed {
     pub published: Vec<PublishedRun>,
     pub class_prices: HashMap<(String, String), Vec<ClassPriceRow>>,
     pub storage_prices: Vec<StoragePriceRow>,
-}
-
-/// Returns the row in force on a day: the newest not after it, else the oldest.
-pub(crate) fn in_force<T>(rows: &[T], date: NaiveDate, first_seen: impl Fn(&T) -> NaiveDate) -> Option<&T> {
-    rows.iter().filter(|row| first_seen(row) <= date).max_by_key(|row| first_seen(row)).or_else(|| rows.iter().min_by_key(|row| first_seen(row)))
 }
 
 /// Returns the day a row speaks for; says so when it is later than the day asked for.

@@ -81,9 +81,9 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
     let mut flight = InFlight::new(load.outstanding());
     let mut submit = |flight: &mut InFlight, recorder: &mut RunRecorder, host: &mut Host, slot: u32, now: Nanos| {
         let io = source.next(slot);
-        recorder.arrived(io.bytes);
+        recorder.note_arrival(io.bytes);
         let decision = self::submit(host, lost, now, io);
-        recorder.decided(now, &decision);
+        recorder.note_decision(now, &decision);
         flight.insert(slot, Answered { arrived: now, bytes: io.bytes, decision });
     };
     for slot in 0..load.outstanding() {
@@ -96,7 +96,7 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
         if now >= end {
             break;
         }
-        recorder.answered(&done);
+        recorder.note_answer(&done);
         submit(&mut flight, &mut recorder, &mut host, slot, now);
         count += 1;
         if count % PROGRESS_EVERY == 0 && !progress(now.as_secs_f64() / seconds) {
@@ -143,7 +143,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
             recorder.reach(done_at, &host);
             let Some((freed, done)) = flight.pop() else { break };
             if done_at < end {
-                recorder.answered(&done);
+                recorder.note_answer(&done);
             }
             match slot {
                 None => slot = Some(freed),
@@ -155,7 +155,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
         }
         coming.count(issue, &source, &mut recorder, &host);
         let decision = submit(&mut host, lost, issue, io);
-        recorder.decided(arrived, &decision);
+        recorder.note_decision(arrived, &decision);
         flight.insert(slot.expect("a slot is free once a completion was awaited"), Answered { arrived, bytes: io.bytes, decision });
         count += 1;
         if count % PROGRESS_EVERY == 0 && !progress(issue.as_secs_f64() / seconds) {
@@ -169,7 +169,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
         }
         coming.count(at, &source, &mut recorder, &host);
         recorder.reach(at, &host);
-        recorder.answered(&done);
+        recorder.note_answer(&done);
     }
     coming.count(end, &source, &mut recorder, &host);
     Ok(recorder.finish(&host))
@@ -189,7 +189,8 @@ struct Coming<'a> {
 }
 
 impl<'a> Coming<'a> {
-    /// Turns the host to the next request.
+    /// Notes the request that the host issues next: it is the next to be counted, unless it was
+    /// counted while those before it waited.
     #[inline]
     fn begin(&mut self, request: (Nanos, Io)) {
         self.counted = self.counted.saturating_sub(1);
@@ -198,7 +199,7 @@ impl<'a> Coming<'a> {
         }
     }
 
-    /// Counts what comes up to a time; `source` is behind the request at hand.
+    /// Counts the requests that come up to a time; `source` stands behind the request at hand.
     #[inline]
     fn count(&mut self, until: Nanos, source: &OpenSource<'a>, recorder: &mut RunRecorder, host: &Host) {
         while self.next.is_some() || until > self.last {
@@ -207,15 +208,15 @@ impl<'a> Coming<'a> {
             }
             let Some((at, io)) = self.next.filter(|(at, _)| *at <= until) else { return };
             recorder.reach(at, host);
-            recorder.arrived(io.bytes);
+            recorder.note_arrival(io.bytes);
             (self.next, self.last) = (None, at);
             self.counted += 1;
         }
     }
 }
 
-/// Answers a request. A device whose data are gone serves nothing: its file system has gone
-/// read-only, or with it.
+/// Answers a request. A device whose data are gone serves nothing: its file system is read-only or
+/// gone.
 #[inline]
 fn submit(host: &mut Host, lost: bool, now: Nanos, io: Io) -> Decision {
     if lost {

@@ -164,12 +164,14 @@ impl Fluid {
         }
     }
 
-    /// Raises credits to what a step of `seconds` refills, if they hold less: [`Fluid::max_rate`]
-    /// never counts on it, so what a step leaves unused counts from the first one on.
-    pub(crate) fn keep_a_refill(&mut self, seconds: f64) {
+    /// Returns the state with credits raised to what a step of `seconds` refills, if they hold
+    /// less: [`Fluid::max_rate`] never counts on it, so what a step leaves unused counts from the
+    /// first one on.
+    pub(crate) fn with_refill(mut self, seconds: f64) -> Fluid {
         for bucket in self.buckets.iter_mut().filter(|bucket| bucket.is_credits()) {
             bucket.level = bucket.level.max((bucket.rate * seconds).min(bucket.depth));
         }
+        self
     }
 
     /// Returns the most repetitions a second of `each` that every bucket lets through over
@@ -364,8 +366,8 @@ impl Fluid {
     /// what exceeds the main part, against its refill; once the reserve is used up, requests wait.
     fn clump(&mut self, point: &Measured, t_s: f64, step: &mut Step, waits: &mut Waits) {
         let seconds = point.duration_s;
-        let came = point.iops * seconds;
-        waits.add_none(came);
+        let arrivals = point.iops * seconds;
+        waits.add_none(arrivals);
         let (mut waiting, mut longest_s) = (0.0, 0.0_f64);
         // Requests that wait for two limits at once count for no longer than the interval.
         let mut calm_s = seconds;
@@ -396,7 +398,7 @@ impl Fluid {
                 share += look.share;
                 wait_s += look.share * look.tokens / bucket.rate;
                 let ms = look.tokens / bucket.rate * 1e3;
-                step.sampled.push((look.path, Served { requests: came * look.share, from_ms: ms, to_ms: ms }));
+                step.sampled.push((look.path, Served { requests: arrivals * look.share, from_ms: ms, to_ms: ms }));
             });
             bucket.level = near.level(parts);
             (share, wait_s) = (share / WALKS as f64, wait_s / WALKS as f64);
@@ -404,7 +406,7 @@ impl Fluid {
                 let waits_s = (share * seconds).min(calm_s);
                 calm_s -= waits_s;
                 step.stretches.push((t_s + seconds * (1.0 - share), waits_s, bucket.cap));
-                step.wait_sum_s += came * wait_s;
+                step.wait_sum_s += arrivals * wait_s;
                 let most_s = near.most(&walk, parts) / bucket.rate;
                 step.longest_wait_s = step.longest_wait_s.max(most_s);
                 longest_s = longest_s.max(most_s);
@@ -417,7 +419,7 @@ impl Fluid {
         // One member's queue is at its longest while the others' are as usual.
         step.peak_queue = step.peak_queue.max(waiting + (point.iops * longest_s - waiting).max(0.0) / self.members);
         let waiting = (waiting, waiting * point.bytes_s / point.iops.max(1e-9));
-        step.delivered += came + self.clumped.0 - waiting.0;
+        step.delivered += arrivals + self.clumped.0 - waiting.0;
         step.delivered_bytes += point.bytes_s * seconds + self.clumped.1 - waiting.1;
         self.clumped = waiting;
     }

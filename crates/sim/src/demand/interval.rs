@@ -233,7 +233,7 @@ impl<'a> Driver<'a> {
         Driver { setup, measured, own, keep_queue, fluid, busy_points: None, stop_above_s: f64::INFINITY }
     }
 
-    /// Goes through the load once.
+    /// Goes through the load once and returns its summary; `each` is called after each interval.
     pub fn cycle(&mut self, each: &mut Each<'_>) -> Summary {
         let mut summary = Summary::default();
         let (mut waits, mut busy, mut step) = (Waits::default(), Busy::default(), Step::default());

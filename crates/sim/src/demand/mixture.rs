@@ -109,11 +109,11 @@ impl Waits {
 
     /// Lets `requests` of those that did not wait have waited after all: `wait_ms`.
     pub fn delay(&mut self, requests: f64, wait_ms: f64) {
-        let moved = requests.min(self.none);
-        if moved > 0.0 {
-            self.none -= moved;
-            self.total -= moved;
-            self.add(moved, wait_ms, wait_ms);
+        let delayed = requests.min(self.none);
+        if delayed > 0.0 {
+            self.none -= delayed;
+            self.total -= delayed;
+            self.add(delayed, wait_ms, wait_ms);
         }
     }
 

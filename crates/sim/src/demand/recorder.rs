@@ -141,7 +141,7 @@ impl RunRecorder {
     }
 
     /// Notes that a request came. Call in order of time, after [`RunRecorder::reach`].
-    pub fn arrived(&mut self, bytes: u32) {
+    pub fn note_arrival(&mut self, bytes: u32) {
         self.row.requests += 1;
         self.row.asked_bytes += u64::from(bytes);
         self.in_flight += 1;
@@ -152,7 +152,7 @@ impl RunRecorder {
 
     /// Notes the storage's decision on a request; `arrived` is earlier than the decision where the
     /// request waited in the host.
-    pub fn decided(&mut self, arrived: Nanos, decision: &Decision) {
+    pub fn note_decision(&mut self, arrived: Nanos, decision: &Decision) {
         let wait = decision.start.since(arrived);
         if wait == Nanos::ZERO || decision.cap == Cap::None {
             return;
@@ -170,7 +170,7 @@ impl RunRecorder {
     }
 
     /// Notes that a request was answered. Call in order of completion.
-    pub fn answered(&mut self, done: &Answered) {
+    pub fn note_answer(&mut self, done: &Answered) {
         self.in_flight -= 1;
         if done.decision.verdict == Verdict::Failed {
             self.summary.failed_ios += 1.0;

@@ -266,10 +266,10 @@ impl BusySlots {
     /// no busy slot or delivered nothing.
     fn window(&self, slots: &Slots, (start, end): (usize, usize), (from, until): (usize, usize)) -> Option<Window> {
         let busy = &self.busy[from..until];
-        let came: f64 = slots.slots[start..end].iter().map(|slot| slot.requests).sum();
-        let delivered = came + busy.iter().map(|slot| slot.more).sum::<f64>();
+        let arrivals: f64 = slots.slots[start..end].iter().map(|slot| slot.requests).sum();
+        let delivered = arrivals + busy.iter().map(|slot| slot.more).sum::<f64>();
         // A billionth of what came is rounding.
-        if busy.is_empty() || delivered <= 1e-9 * came {
+        if busy.is_empty() || delivered <= 1e-9 * arrivals {
             return None;
         }
         let waited: f64 = busy.iter().map(|slot| slot.wait_sum_ms).sum();

@@ -110,9 +110,9 @@ impl Written {
     }
 }
 
-/// Effects of a number of transactions, in pages.
+/// Pages that a number of transactions read, evict and write.
 #[derive(Clone, Debug, Default)]
-pub struct Moved {
+pub struct PageCounts {
     /// Pages read.
     pub reads: f64,
     /// Pages evicted that had been in the cache since before its first eviction.
@@ -135,7 +135,7 @@ struct Changing {
     /// Changes over those of the shares: a page may be changed more often than it is touched.
     more: f64,
     /// Dirty pages that are written, a share of them a transaction, by window.
-    cleaned: Vec<f64>,
+    cleaning_rates: Vec<f64>,
 }
 
 /// A step of [`Changing`] for one class: of pages that began dirty or clean the share that is dirty
@@ -149,13 +149,13 @@ struct ChangingStep {
 impl ChangingStep {
     /// Makes the step of `tx` transactions: clean pages are dirtied at the rate `changes`, dirty
     /// ones cleaned at the rate `cleaned` a transaction.
-    fn new(changes: f64, cleaned: f64, tx: f64) -> ChangingStep {
-        let sum = changes + cleaned;
+    fn new(changes: f64, cleaning: f64, tx: f64) -> ChangingStep {
+        let sum = changes + cleaning;
         if sum <= 0.0 {
             return ChangingStep { dirty: [1.0, 0.0], written: [0.0, 0.0] };
         }
-        let (end, gone) = (changes / sum, -libm::expm1(-sum * tx));
-        let end_and_written = |begin: f64| (end + (begin - end) * (1.0 - gone), cleaned * (end * tx + (begin - end) * gone / sum));
+        let (end, decayed) = (changes / sum, -libm::expm1(-sum * tx));
+        let end_and_written = |begin: f64| (end + (begin - end) * (1.0 - decayed), cleaning * (end * tx + (begin - end) * decayed / sum));
         let ((from_dirty, wrote_dirty), (from_clean, wrote_clean)) = (end_and_written(1.0), end_and_written(0.0));
         ChangingStep { dirty: [from_dirty, from_clean], written: [wrote_dirty, wrote_clean] }
     }
@@ -287,14 +287,14 @@ impl Cache {
     /// window of `windows_tx` transactions. Each window is followed by itself: which pages are
     /// where is the same with all.
     pub fn dirtied(mut self, changed: &[f64], more: f64, windows_tx: &[f64]) -> Cache {
-        self.changing = Some(Changing { share: changed.to_vec(), more, cleaned: windows_tx.iter().map(|window_tx| 1.0 / window_tx).collect() });
+        self.changing = Some(Changing { share: changed.to_vec(), more, cleaning_rates: windows_tx.iter().map(|window_tx| 1.0 / window_tx).collect() });
         self
     }
 
     /// Returns the number of windows that are followed; 0 if it is not known which touches change a
     /// page.
     pub fn window_count(&self) -> usize {
-        self.changing.as_ref().map_or(0, |changing| changing.cleaned.len())
+        self.changing.as_ref().map_or(0, |changing| changing.cleaning_rates.len())
     }
 
     /// Returns the share of the pages in the cache that are dirty, 0-1, with a window of those of
@@ -334,17 +334,17 @@ impl Cache {
     }
 
     /// Lets `tx` transactions pass, and returns the pages that they read, evict and write.
-    pub fn pass(&mut self, tx: f64) -> Moved {
+    pub fn pass(&mut self, tx: f64) -> PageCounts {
         let touched: Vec<f64> = self.touches.iter().map(|rate| -libm::expm1(-rate * tx)).collect();
         self.passed += tx;
-        let mut moved = Moved { written: vec![Written::default(); self.window_count()], ..Moved::default() };
+        let mut counts = PageCounts { written: vec![Written::default(); self.window_count()], ..PageCounts::default() };
         let moves = self.evicting || self.ordered_while_filling;
         let hit = moves.then(|| self.take_hits(&touched, tx));
         if self.changing.is_some() {
-            self.change_unmoved(tx, moves, &mut moved.written);
+            self.change_unmoved(tx, moves, &mut counts.written);
         }
         if let Some(mut hit) = hit.filter(|hit| hit.total > 0.0) {
-            self.change(&mut hit, tx, &mut moved.written);
+            self.change(&mut hit, tx, &mut counts.written);
             self.young.push_front(hit);
         }
         let read: Vec<f64> = self.outside.iter_mut().zip(&touched).map(|(outside, share)| take(outside, share)).collect();
@@ -352,26 +352,26 @@ impl Cache {
         let unchanged = |changing: &Changing| -> Vec<f64> {
             read.iter().zip(&changing.share).map(|(pages, share)| pages * (1.0 - changing.more * share).max(0.0)).collect()
         };
-        let clean = self.changing.as_ref().map_or(Vec::new(), |changing| unchanged(changing).repeat(changing.cleaned.len()));
+        let clean = self.changing.as_ref().map_or(Vec::new(), |changing| unchanged(changing).repeat(changing.cleaning_rates.len()));
         let read = Cohort::new(read, first, clean, self.passed - 0.5 * tx);
-        moved.reads = read.total;
+        counts.reads = read.total;
         self.old.push_front(read);
-        self.evict(&mut moved);
+        self.evict(&mut counts);
         self.place_midpoint();
         thin(&mut self.young);
         thin(&mut self.old);
-        moved
+        counts
     }
 
     /// Returns the steps of `tx` transactions in which pages are changed, or are `untouched`: class
     /// after class for one window after the other.
     fn changing_steps(&self, tx: f64, untouched: bool) -> Vec<ChangingStep> {
         let Some(changing) = &self.changing else { return Vec::new() };
-        let class_steps = |cleaned: f64| {
+        let class_steps = |cleaning: f64| {
             let classes = self.touches.iter().zip(&changing.share);
-            classes.map(move |(touches, share)| ChangingStep::new(if untouched { 0.0 } else { touches * share * changing.more }, cleaned, tx))
+            classes.map(move |(touches, share)| ChangingStep::new(if untouched { 0.0 } else { touches * share * changing.more }, cleaning, tx))
         };
-        changing.cleaned.iter().flat_map(|cleaned| class_steps(*cleaned)).collect()
+        changing.cleaning_rates.iter().flat_map(|cleaning| class_steps(*cleaning)).collect()
     }
 
     /// Changes and writes the pages that moved in a step of `tx` transactions, whose first touch is
@@ -404,7 +404,7 @@ impl Cache {
         let mut hit = Cohort::new(none.clone(), none, clean, self.passed - self.held_tx);
         let readable = self.passed - self.held_tx;
         for cohort in self.young.iter_mut().chain(self.old.iter_mut().filter(|cohort| cohort.read_at <= readable)) {
-            let mut gone = 0.0;
+            let mut hits = 0.0;
             for (class, share) in touched.iter().enumerate() {
                 let pages = take(&mut cohort.pages[class], share);
                 hit.pages[class] += pages;
@@ -413,39 +413,39 @@ impl Cache {
                     hit.clean[place] += cohort.clean[place] * unchanged[class];
                     cohort.clean[place] *= 1.0 - share;
                 }
-                gone += pages;
+                hits += pages;
             }
-            cohort.total -= gone;
-            hit.total += gone;
+            cohort.total -= hits;
+            hit.total += hits;
         }
         hit
     }
 
     /// Evicts pages from the tail until the cache is within its capacity, and counts them in
     /// `moved`.
-    fn evict(&mut self, moved: &mut Moved) {
+    fn evict(&mut self, counts: &mut PageCounts) {
         let mut excess = self.page_count() - self.capacity;
         while excess > 1e-9 * self.capacity {
             self.evicting = true;
-            let Some(mut gone) = take_end(&mut self.old, excess, VecDeque::pop_back, VecDeque::push_back)
+            let Some(mut cohort) = take_end(&mut self.old, excess, VecDeque::pop_back, VecDeque::push_back)
                 .or_else(|| take_end(&mut self.young, excess, VecDeque::pop_back, VecDeque::push_back))
             else {
                 return;
             };
-            let first: f64 = gone.first.iter().sum();
-            let (weighted_first, weighted_later) = gone.weighted(&self.weights);
-            moved.weighted_first += weighted_first;
-            moved.weighted_later += weighted_later;
-            for (window, written) in moved.written.iter_mut().enumerate() {
-                let dirty: Vec<f64> = (0..gone.pages.len()).map(|class| gone.dirty_share(window, class)).collect();
-                let (dirty_first, dirty_later) = gone.weighted(&dirty);
+            let first: f64 = cohort.first.iter().sum();
+            let (weighted_first, weighted_later) = cohort.weighted(&self.weights);
+            counts.weighted_first += weighted_first;
+            counts.weighted_later += weighted_later;
+            for (window, written) in counts.written.iter_mut().enumerate() {
+                let dirty: Vec<f64> = (0..cohort.pages.len()).map(|class| cohort.dirty_share(window, class)).collect();
+                let (dirty_first, dirty_later) = cohort.weighted(&dirty);
                 written.evicted_first += dirty_first;
                 written.evicted_later += dirty_later;
             }
-            moved.evicted_first += first;
-            moved.evicted_later += gone.total - first;
-            excess -= gone.total;
-            gone.pages.iter_mut().zip(&mut self.outside).for_each(|(pages, outside)| *outside += *pages);
+            counts.evicted_first += first;
+            counts.evicted_later += cohort.total - first;
+            excess -= cohort.total;
+            cohort.pages.iter_mut().zip(&mut self.outside).for_each(|(pages, outside)| *outside += *pages);
         }
     }
 
@@ -455,14 +455,14 @@ impl Cache {
         let mut surplus = old - self.old_share * (old + young);
         let slack = 1e-9 * (old + young);
         while surplus > slack {
-            let Some(moved) = take_end(&mut self.old, surplus, VecDeque::pop_front, VecDeque::push_front) else { return };
-            surplus -= moved.total;
-            self.young.push_back(moved);
+            let Some(cohort) = take_end(&mut self.old, surplus, VecDeque::pop_front, VecDeque::push_front) else { return };
+            surplus -= cohort.total;
+            self.young.push_back(cohort);
         }
         while surplus < -slack {
-            let Some(moved) = take_end(&mut self.young, -surplus, VecDeque::pop_back, VecDeque::push_back) else { return };
-            surplus += moved.total;
-            self.old.push_front(moved);
+            let Some(cohort) = take_end(&mut self.young, -surplus, VecDeque::pop_back, VecDeque::push_back) else { return };
+            surplus += cohort.total;
+            self.old.push_front(cohort);
         }
     }
 }

@@ -130,7 +130,7 @@ pub struct Scenario<'a> {
 
 impl Start {
     /// Returns the transactions done at the start.
-    fn tx(self, warm_up: &WarmUp) -> f64 {
+    pub(crate) fn tx(self, warm_up: &WarmUp) -> f64 {
         match self {
             Start::Cold => 0.0,
             Start::Warm => warm_up.settled_tx(),
@@ -304,11 +304,7 @@ pub(crate) struct Devices {
 impl Devices {
     /// Makes the devices of a scenario at its start balance; `path`: waits beyond the volumes.
     pub fn new(scenario: &Scenario<'_>, path: Path) -> Devices {
-        let keep_refill = |mut fluid: Fluid| {
-            fluid.keep_a_refill(scenario.step_s);
-            fluid
-        };
-        let volumes = |setup: &Setup| keep_refill(Fluid::of_volumes(setup));
+        let volumes = |setup: &Setup| Fluid::of_volumes(setup).with_refill(scenario.step_s);
         let counting = |setup: &Setup| DeviceCounting::new(setup, scenario.database);
         Devices {
             places: Places { data: counting(scenario.data), log: scenario.log.map(counting) },
@@ -317,7 +313,7 @@ impl Devices {
             log: scenario.log.map(volumes),
             instance: scenario
                 .instance
-                .map(|limits| keep_refill(Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent))),
+                .map(|limits| Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent).with_refill(scenario.step_s)),
             copies: [Fluid::amplification(scenario.data), scenario.log.map_or((1.0, 1.0), Fluid::amplification)],
             local: scenario.data.is_local(),
         }
@@ -838,9 +834,9 @@ fn compact(clock: &mut CompactionClock, compaction: Option<&Compaction>, tx: f64
     if read + written > 0.0 {
         share *= spare((read * share / seconds, written * share / seconds)).min(1.0);
     }
-    let moved = (read * share, written * share);
-    clock.remaining_bytes = [read - moved.0, written - moved.1];
-    (factor, (moved.0 / seconds, moved.1 / seconds))
+    let bytes = (read * share, written * share);
+    clock.remaining_bytes = [read - bytes.0, written - bytes.1];
+    (factor, (bytes.0 / seconds, bytes.1 / seconds))
 }
 
 /// Returns `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of

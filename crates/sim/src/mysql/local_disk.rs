@@ -112,15 +112,15 @@ pub fn local_disk(
     let mut spread = libm::sqrt(variance);
     if let Some((pages_s, doubt)) = known_writes {
         SimError::check_range("pages written a second", pages_s, 1.0, 1e9)?;
-        let off = libm::log(pages_s * database.cached_bytes) - sheet.random_writes;
+        let difference = libm::log(pages_s * database.cached_bytes) - sheet.random_writes;
         // Two things known of one logarithm; what writes faster reads faster by as much.
-        let worth = spread * spread / (spread * spread + doubt * doubt);
+        let weight = spread * spread / (spread * spread + doubt * doubt);
         sheet = Sheet {
-            random_reads: sheet.random_reads + worth * off,
-            random_writes: sheet.random_writes + worth * off,
-            sequential_writes: sheet.sequential_writes + worth * off,
+            random_reads: sheet.random_reads + weight * difference,
+            random_writes: sheet.random_writes + weight * difference,
+            sequential_writes: sheet.sequential_writes + weight * difference,
         };
-        spread *= libm::sqrt(1.0 - worth);
+        spread *= libm::sqrt(1.0 - weight);
     }
     let (writes, reads) = Times::new(database, &setup, &at, &sheet).shares(&setup, &sheet);
     // The rest of a page follows at the pace of many reads.

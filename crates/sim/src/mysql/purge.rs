@@ -44,11 +44,11 @@ fn settled_reads(database: &Database, cache_bytes: f64) -> Option<f64> {
 /// which as many are written back as of all others. `changed`: per class of pages the
 /// share of touches that change one. InnoDB of MariaDB; purge of MySQL was not seen to be behind.
 pub fn purged_at(database: &Database, from: (f64, f64), to: (f64, f64), changed: &[f64]) -> Database {
-    let mut moved = database.clone();
+    let mut adapted = database.clone();
     let classes = &database.popularity.classes;
     let touches = database.popularity.touches_per_tx();
     if database.engine != StorageEngine::Innodb || changed.len() != classes.len() || touches <= 0.0 {
-        return moved;
+        return adapted;
     }
     let changes: f64 = classes.iter().zip(changed).map(|(class, share)| class.pages * class.touches_per_tx * share).sum();
     // Reads of purge for each other one, where the `measured` share of reads is purge's already.
@@ -61,11 +61,11 @@ pub fn purged_at(database: &Database, from: (f64, f64), to: (f64, f64), changed:
     };
     let measured = (0..ROUNDS).fold(0.0, |measured, _| share(from, measured));
     let factor = (1.0 + share(to, measured)) / (1.0 + share(from, measured));
-    if moved.shape.full.is_empty() {
-        moved.shape.full.push((0.0, 1.0));
+    if adapted.shape.full.is_empty() {
+        adapted.shape.full.push((0.0, 1.0));
     }
-    moved.shape.full.iter_mut().for_each(|point| point.1 = (point.1 * factor).clamp(LEAST_SHAPE, MOST_SHAPE));
-    moved
+    adapted.shape.full.iter_mut().for_each(|point| point.1 = (point.1 * factor).clamp(LEAST_SHAPE, MOST_SHAPE));
+    adapted
 }
 
 /// The share that is purge's and what is left of the reads settle within 1e-3 in as many rounds:

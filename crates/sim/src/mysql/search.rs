@@ -327,7 +327,7 @@ struct ResolvedCandidate<'a> {
 
 impl<'h> ResolvedCandidate<'h> {
     /// Makes the candidate with every balance spent.
-    fn spent(&self) -> ResolvedCandidate<'h> {
+    fn without_credits(&self) -> ResolvedCandidate<'h> {
         let empty = |setup: &Cow<'_, Setup>| Cow::Owned(Setup { start_balance_percent: Some(0.0), ..Setup::clone(setup) });
         ResolvedCandidate { data: self.data.as_ref().map(empty), log: self.log.as_ref().map(empty), host: self.host }
     }
@@ -397,14 +397,14 @@ fn judge(search: &DatabaseSearch<'_>, world: &World, resolved: &ResolvedCandidat
         return Ok(DatabaseOutcome::Bounded(Box::new(best)));
     }
     if let Some(dry_s) = runs_dry_s(&first, &best, search).filter(|_| !grows && resolved.has_at_most_one_burst_balance()) {
-        let spent = resolved.spent();
+        let drained = resolved.without_credits();
         let floor = match &database.compaction {
-            None => settle(&spent.trial(search, database, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?,
+            None => settle(&drained.trial(search, database, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?,
             Some(merging) => {
                 // Periods are as long as transactions are slow.
-                let slow = steps_of(&spent.trial(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
+                let slow = steps_of(&drained.trial(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
                 let seconds = merging_s(merging, slow[FIRST_STEPS - 1].tps).min(search.seconds);
-                Some(follow(&spent.trial(search, database, warm_up, seconds, MERGING_STEP_S))?)
+                Some(follow(&drained.trial(search, database, warm_up, seconds, MERGING_STEP_S))?)
             }
         };
         if let Some(floor) = floor {

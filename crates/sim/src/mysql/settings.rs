@@ -310,21 +310,21 @@ fn flushing_ratio(database: &Database, redo_bytes: f64, measured_bytes: f64) -> 
 /// # Errors
 /// A table that cannot be read.
 pub fn on_flavor(database: &Database, from: Flavor, to: (Flavor, &str)) -> Result<Database, SimError> {
-    let mut moved = database.clone();
-    let (Some(cleaner), Some(dirtying)) = (&mut moved.cleaner, &mut moved.dirtying) else { return Ok(moved) };
+    let mut adapted = database.clone();
+    let (Some(cleaner), Some(dirtying)) = (&mut adapted.cleaner, &mut adapted.dirtying) else { return Ok(adapted) };
     if to.0 == from {
-        return Ok(moved);
+        return Ok(adapted);
     }
     *cleaner = PageCleaner { io_capacity: cleaner.io_capacity, io_capacity_max: cleaner.io_capacity_max, ..PageCleaner::of_server(to.0.name(), to.1) };
     // The correction is one of the other server's changes.
-    moved.writes.flush_per_tx = dirtying.flush_per_tx;
+    adapted.writes.flush_per_tx = dirtying.flush_per_tx;
     let call = |flavor| Costs::read(StorageEngine::Innodb, flavor)?.find("tprocc_call");
     let (before, after) = (call(from)?, call(to.0)?);
-    moved.log.redo_bytes_per_tx *= after.log_bytes / before.log_bytes;
-    moved.log.binlog_bytes_per_tx *= after.binlog_bytes / before.binlog_bytes;
+    adapted.log.redo_bytes_per_tx *= after.log_bytes / before.log_bytes;
+    adapted.log.binlog_bytes_per_tx *= after.binlog_bytes / before.binlog_bytes;
     dirtying.window_tx *= before.log_bytes / after.log_bytes;
-    moved.checkpoint = moved.checkpoint.map(|_| CheckpointLaw::of_server(to.0.name(), to.1));
-    Ok(moved)
+    adapted.checkpoint = adapted.checkpoint.map(|_| CheckpointLaw::of_server(to.0.name(), to.1));
+    Ok(adapted)
 }
 
 /// Makes the database, calibrated with a cache of `from_bytes`, behind one of `to_bytes`. InnoDB

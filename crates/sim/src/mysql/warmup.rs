@@ -105,23 +105,23 @@ impl WarmUp {
             if let Some(compaction) = database.compaction.as_ref().filter(|compaction| tx >= compaction.first_tx) {
                 cache.delete_files(-libm::expm1(-step * compaction.read_bytes_per_tx / data_bytes));
             }
-            let moved = cache.pass(step);
+            let counts = cache.pass(step);
             if cache.is_full() && curve.full_at_tx.is_none() {
                 curve.full_at_tx = Some(tx + step);
             }
-            evicted += moved.evicted_first + moved.evicted_later;
+            evicted += counts.evicted_first + counts.evicted_later;
             let turned = evicted / cache.capacity();
-            let weighted = Written { evicted_first: moved.weighted_first, evicted_later: moved.weighted_later, flushed: 0.0 };
-            let written = moved.written.first().copied().unwrap_or(weighted);
-            curve.points.push(make_point(database, &cache, tx + 0.5 * step, turned, (moved.reads / step, written.per(step))));
+            let weighted = Written { evicted_first: counts.weighted_first, evicted_later: counts.weighted_later, flushed: 0.0 };
+            let written = counts.written.first().copied().unwrap_or(weighted);
+            curve.points.push(make_point(database, &cache, tx + 0.5 * step, turned, (counts.reads / step, written.per(step))));
             if let Some(cleaning) = &mut curve.cleaning {
                 cleaning.push(
-                    moved.written.iter().enumerate().map(|(window, written)| dirty_pages(database, &cache, window, moved.reads / step, written.per(step))),
+                    counts.written.iter().enumerate().map(|(window, written)| dirty_pages(database, &cache, window, counts.reads / step, written.per(step))),
                 );
             }
             tx += step;
             if turned >= settled.0 + 1.0 {
-                let reads = moved.reads / step;
+                let reads = counts.reads / step;
                 if ((reads / settled.1 - 1.0).abs() < SETTLED && tx > settled_tx) || turned > MOST_TURNOVERS {
                     break;
                 }

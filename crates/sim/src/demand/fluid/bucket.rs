@@ -99,14 +99,20 @@ impl FluidBucket {
         100.0 * self.level / self.depth
     }
 
-    /// Returns the tokens a second that the demand of a point takes.
+    /// Returns the reads and writes of a point a second, in what the bucket counts.
     #[inline]
-    pub(super) fn demand(&self, point: &Measured) -> f64 {
-        let (reads, writes) = match self.measure {
+    fn count_reads_and_writes(&self, point: &Measured) -> (f64, f64) {
+        match self.measure {
             Measure::Units => (point.read_units, point.write_units),
             Measure::Bytes => (point.read_bytes, point.write_bytes),
             Measure::HddBytes => (point.read_hdd, point.write_hdd),
-        };
+        }
+    }
+
+    /// Returns the tokens a second that the demand of a point takes.
+    #[inline]
+    pub(super) fn demand(&self, point: &Measured) -> f64 {
+        let (reads, writes) = self.count_reads_and_writes(point);
         self.per_read * reads + self.per_write * writes
     }
 
@@ -135,11 +141,7 @@ impl FluidBucket {
 
     /// Returns the walk of independent requests that take `need` tokens a second in the mean.
     fn walk_of(&self, point: &Measured, need: f64) -> Walk {
-        let (reads, writes) = match self.measure {
-            Measure::Units => (point.read_units, point.write_units),
-            Measure::Bytes => (point.read_bytes, point.write_bytes),
-            Measure::HddBytes => (point.read_hdd, point.write_hdd),
-        };
+        let (reads, writes) = self.count_reads_and_writes(point);
         // Requests a second that touch this bucket, and tokens^2 a second of them: large ones
         // clump more than as many bytes in small ones.
         let hits_and_spread = |tokens: f64, per: f64, (rate, parts): (f64, f64)| {

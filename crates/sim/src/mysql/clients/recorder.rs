@@ -138,7 +138,7 @@ impl ClientsRecorder {
 
     /// Notes that a request was handed to a device; `waiting` transactions wait for it.
     #[inline]
-    pub fn decided(&mut self, device: usize, now: Nanos, decision: &Decision, waiting: u64) {
+    pub fn note_decision(&mut self, device: usize, now: Nanos, decision: &Decision, waiting: u64) {
         if decision.cap != Cap::None {
             let wait = decision.start.since(now).0;
             self.row.waits[device][decision.cap as usize] += wait;
@@ -148,30 +148,30 @@ impl ClientsRecorder {
 
     /// Notes that a device (0: data) answered a request of `bytes`.
     #[inline]
-    pub fn answered_io(&mut self, device: usize, bytes: u32) {
+    pub fn note_io_answer(&mut self, device: usize, bytes: u32) {
         self.row.units += u64::from(bytes.div_ceil(RUN));
         self.row.bytes += u64::from(bytes);
         *(if device == 0 { &mut self.summary.data_ios } else { &mut self.summary.log_ios }) += 1;
     }
 
     /// Notes that a transaction waited for a processor.
-    pub fn waited_for_processor(&mut self, wait: Nanos) {
+    pub fn note_processor_wait(&mut self, wait: Nanos) {
         self.row.cpu_wait += wait.0;
     }
 
     /// Notes that a transaction waited for others in the serial resource, or for a row.
-    pub fn waited_for_others(&mut self, wait: Nanos) {
+    pub fn note_serial_wait(&mut self, wait: Nanos) {
         self.row.serial_wait += wait.0;
     }
 
     /// Notes that a transaction waited for the cleaner or the log buffer.
-    pub fn stalled(&mut self, wait: Nanos) {
+    pub fn note_stall(&mut self, wait: Nanos) {
         self.row.io_wait += wait.0;
         self.summary.stalled_s += wait.as_secs_f64();
     }
 
     /// Notes that a transaction was answered.
-    pub fn answered(&mut self, arrived: Nanos, begun: Nanos, now: Nanos, reads: u32) {
+    pub fn note_answer(&mut self, arrived: Nanos, begun: Nanos, now: Nanos, reads: u32) {
         let response = now.since(arrived).0;
         self.row.answered += 1;
         self.row.reads += u64::from(reads);
@@ -182,7 +182,7 @@ impl ClientsRecorder {
     }
 
     /// Returns the last row that was closed; None in the first.
-    pub fn row_before(&self) -> Option<&Second> {
+    pub fn last_row(&self) -> Option<&Second> {
         self.rows.last()
     }
 

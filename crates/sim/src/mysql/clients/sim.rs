@@ -216,7 +216,7 @@ impl SynchronousFlush {
     }
 
     /// Ends the flush once its pages are written, and counts how long clients waited for it.
-    fn wrote(&mut self, written: u64, now: Nanos) {
+    fn end_if_written(&mut self, written: u64, now: Nanos) {
         if self.under_way && written >= self.until_written {
             self.under_way = false;
             self.waited += self.waiting_since.take().map_or(0, |since| now.since(since).0);
@@ -410,7 +410,7 @@ impl<'a> ClientsSim<'a> {
     fn submit(&mut self, slot: EventSlot, device: usize, now: Nanos, io: Io, waiting: u64) {
         let decision: Decision = self.host.submit(device, now, io);
         self.lost |= decision.verdict == Verdict::Failed;
-        self.recorder.decided(device, now, &decision, waiting);
+        self.recorder.note_decision(device, now, &decision, waiting);
         if !matches!(slot, EventSlot::Client(_)) {
             self.work_in_background(now, self.background.io_ms);
         }
@@ -429,9 +429,9 @@ impl<'a> ClientsSim<'a> {
 
     /// Counts the request that a slot has waited for as answered.
     #[inline]
-    fn answered(&mut self, number: u32) {
+    fn count_answer(&mut self, number: u32) {
         let (device, bytes) = self.requests[number as usize];
-        self.recorder.answered_io(device, bytes);
+        self.recorder.note_io_answer(device, bytes);
     }
 
     /// Handles the event of slot `number`: counts a request that was answered, and begins what
@@ -441,30 +441,30 @@ impl<'a> ClientsSim<'a> {
             EventSlot::Client(id) => {
                 let client = self.clients[id as usize];
                 if client.phase == Phase::Reading {
-                    self.answered(number);
+                    self.count_answer(number);
                     *(if client.in_run { &mut self.recorder.summary.read_ahead_runs } else { &mut self.recorder.summary.page_reads }) += 1;
                 }
                 self.resume_transaction(id, now);
             }
             EventSlot::Log(log) => {
-                self.answered(number);
+                self.count_answer(number);
                 self.log_written(log, now);
             }
             EventSlot::Tick => self.tick(now),
             EventSlot::Arrival => {
                 self.backlog += 1;
-                self.begin_waiting(now);
+                self.begin_arrivals(now);
                 self.expect_arrival();
             }
             EventSlot::Cleaner(slot) => {
-                self.answered(number);
+                self.count_answer(number);
                 self.cleaner_wrote(slot, now);
             }
             EventSlot::Compaction(slot) => {
-                self.answered(number);
+                self.count_answer(number);
                 self.recorder.summary.compaction_ios += 1;
                 self.compaction.free.push(slot);
-                self.compact(now);
+                self.submit_compaction(now);
             }
         }
     }
@@ -526,7 +526,7 @@ impl<'a> ClientsSim<'a> {
         if self.stop.use_room(now) && self.stop.asks_again_at.take().is_some() {
             self.flush_more(None);
         }
-        self.clean(now);
+        self.submit_cleaner_writes(now);
     }
 
     /// Begins what a transaction does next, now that what it waited for is done.
@@ -540,7 +540,7 @@ impl<'a> ClientsSim<'a> {
             let work = client.work;
             if let Some(processors) = &mut self.processors {
                 let (done, waited) = processors.take(now, work);
-                self.recorder.waited_for_processor(waited);
+                self.recorder.note_processor_wait(waited);
                 return self.push(done, EventSlot::Client(id));
             }
         }
@@ -549,7 +549,7 @@ impl<'a> ClientsSim<'a> {
             client.phase = Phase::Serial;
             let speed = self.processors.as_ref().map_or(1.0, |processors| processors.speed(now));
             let (done, waited) = self.serial.take(now, Nanos::from_secs_f64(client.serial.as_secs_f64() / speed));
-            self.recorder.waited_for_others(waited);
+            self.recorder.note_serial_wait(waited);
             self.count_in_serial(self.in_serial + 1);
             return self.push(done, EventSlot::Client(id));
         }
@@ -634,7 +634,7 @@ impl<'a> ClientsSim<'a> {
             self.recorder.summary.log_runs += 1;
             self.logs[UNSYNCED].busy = false;
             self.write_unsynced(now, RUN_BYTES);
-            return self.release(now);
+            return self.resume_stalled(now);
         }
         self.recorder.summary.log_syncs += 1;
         let mut group = std::mem::take(&mut self.logs[log].group);
@@ -666,10 +666,10 @@ impl<'a> ClientsSim<'a> {
         self.tx += 1.0;
         self.work_in_background(now, self.background.transaction_ms);
         self.update_rates();
-        self.recorder.answered(client.arrived, client.begun, now, client.reads);
+        self.recorder.note_answer(client.arrived, client.begun, now, client.reads);
         for next in self.row_locks.release(id) {
             let waiting = self.clients[next as usize];
-            self.recorder.waited_for_others(now.since(waiting.begun));
+            self.recorder.note_serial_wait(now.since(waiting.begun));
             self.push(now + waiting.own, EventSlot::Client(next));
         }
         if self.arrivals.is_none() {
@@ -677,7 +677,7 @@ impl<'a> ClientsSim<'a> {
         }
         self.clients[id as usize].phase = Phase::Idle;
         self.idle.push(id);
-        self.begin_waiting(now);
+        self.begin_arrivals(now);
     }
 
     /// Adds the next arrival to the queue; nothing without an open load.
@@ -688,7 +688,7 @@ impl<'a> ClientsSim<'a> {
     }
 
     /// Begins arrivals that wait, oldest first, while threads are idle.
-    fn begin_waiting(&mut self, now: Nanos) {
+    fn begin_arrivals(&mut self, now: Nanos) {
         while self.backlog > 0 {
             let Some((_, begun)) = &mut self.arrivals else { return };
             let Some(id) = self.idle.pop() else { return };
@@ -707,16 +707,16 @@ impl<'a> ClientsSim<'a> {
     }
 
     /// Lets stalled transactions go on, oldest first, while there is room for them.
-    fn release(&mut self, now: Nanos) {
+    fn resume_stalled(&mut self, now: Nanos) {
         while !self.stalled.is_empty() && !self.is_out_of_room() {
             let Some(id) = self.stalled.pop_front() else { return };
-            self.recorder.stalled(now - self.clients[id as usize].stalled);
+            self.recorder.note_stall(now - self.clients[id as usize].stalled);
             self.read_or_commit(id, now);
         }
     }
 
     /// Submits the writes that the page cleaner may have outstanding.
-    fn clean(&mut self, now: Nanos) {
+    fn submit_cleaner_writes(&mut self, now: Nanos) {
         self.recorder.summary.most_pages_behind = self.recorder.summary.most_pages_behind.max(self.cleaner.behind());
         while let Some((slot, carries)) = self.cleaner.next() {
             let io = if carries > 0 {
@@ -743,10 +743,10 @@ impl<'a> ClientsSim<'a> {
             if let Some(begun_tx) = self.stop.asks_again(self.cleaner.written) {
                 self.flush_more(Some(begun_tx));
             }
-            self.stop.wrote(self.cleaner.written, now);
+            self.stop.end_if_written(self.cleaner.written, now);
         }
-        self.clean(now);
-        self.release(now);
+        self.submit_cleaner_writes(now);
+        self.resume_stalled(now);
     }
 
     /// Extends a synchronous flush when the checkpointer asks again: see
@@ -758,7 +758,7 @@ impl<'a> ClientsSim<'a> {
     }
 
     /// Submits the reads and writes that compaction may have outstanding.
-    fn compact(&mut self, now: Nanos) {
+    fn submit_compaction(&mut self, now: Nanos) {
         while let Some((slot, io)) = self.compaction.next(&self.draws) {
             self.compacted = true;
             self.submit(EventSlot::Compaction(slot), 0, now, io, 0);
@@ -770,7 +770,7 @@ impl<'a> ClientsSim<'a> {
     fn tick(&mut self, now: Nanos) {
         self.push(now + TICK, EventSlot::Tick);
         if self.cleaner.begin_round(now) {
-            self.clean(now);
+            self.submit_cleaner_writes(now);
         }
         // Background pages are left for later while the cleaner is behind.
         if self.cleaner.behind() <= PAGES_BEHIND / 2 {
@@ -780,10 +780,10 @@ impl<'a> ClientsSim<'a> {
             let early = background * self.cache.full * TICK.as_secs_f64();
             self.cleaner.owe(early);
             self.checkpoint.wrote_early(early);
-            self.clean(now);
+            self.submit_cleaner_writes(now);
         }
         self.compaction.earn();
-        self.compact(now);
+        self.submit_compaction(now);
         if now.0 % headrace_model::io::NANOS_PER_SECOND == 0 {
             self.write_unsynced(now, 1.0);
         }
@@ -815,7 +815,7 @@ impl<'a> ClientsSim<'a> {
             oldest: under_way.chain(waiting).min(),
         };
         self.recorder.close_row(self.row_end, &self.host, &state);
-        if let Some(row) = self.recorder.row_before().filter(|row| row.stopped_share < MOSTLY_RAN) {
+        if let Some(row) = self.recorder.last_row().filter(|row| row.stopped_share < MOSTLY_RAN) {
             self.pace = row.tps / (1.0 - row.stopped_share);
         }
         self.taken_up = if self.scenario.start == Start::Cold { taken_up(self.row_end.as_secs_f64()) } else { 1.0 };

@@ -109,21 +109,18 @@ pub(super) struct ReplicaDevices {
 impl ReplicaDevices {
     /// Makes the devices of a replica at their start balance, for steps of `step_s`.
     pub fn new(storage: &ReplicaStorage<'_>, database: &Database, step_s: f64) -> ReplicaDevices {
-        let keep_refill = |mut fluid: Fluid| {
-            fluid.keep_a_refill(step_s);
-            fluid
-        };
         let volume = |setup: &Setup| ReplicaVolume {
             counting: DeviceCounting::new(setup, database),
-            fluid: keep_refill(Fluid::of_volumes(setup)),
+            fluid: Fluid::of_volumes(setup).with_refill(step_s),
             copies: Fluid::amplification(setup),
         };
         let volumes: Vec<ReplicaVolume> = std::iter::once(storage.data).chain(storage.log).chain(storage.relay).map(volume).collect();
         let log = usize::from(storage.log.is_some());
         let relay = if storage.relay.is_some() { volumes.len() - 1 } else { log };
         let places = Places { data: volumes[0].counting.clone(), log: (log > 0).then(|| volumes[log].counting.clone()) };
-        let instance =
-            storage.instance.map(|limits| keep_refill(Fluid::of_instance(limits, storage.data.options.saved_second, storage.data.start_balance_percent)));
+        let instance = storage
+            .instance
+            .map(|limits| Fluid::of_instance(limits, storage.data.options.saved_second, storage.data.start_balance_percent).with_refill(step_s));
         ReplicaDevices { volumes, log, relay, places, instance }
     }
 
@@ -176,37 +173,37 @@ impl ReplicaDevices {
 
     /// Returns the I/O of `pages` a second of the cleaner in the background, and of `came`
     /// transactions a second that are received, with `relay_bytes` each.
-    pub fn always(&self, database: &Database, pages: f64, applier: &Applier, settings: &ReplicaSettings, (came, relay_bytes): (f64, f64)) -> Always {
+    pub fn always(&self, database: &Database, pages: f64, applier: &Applier, settings: &ReplicaSettings, (received_tps, relay_bytes): (f64, f64)) -> Always {
         let mut relay = Flow::default();
         let flushes = if settings.sync_relay_log > 0 { relay_writes() * applier.events_per_tx / f64::from(settings.sync_relay_log) } else { 0.0 };
         let writes = flushes.max(relay_bytes / RUN_BYTES);
-        if came * writes > 0.0 {
-            relay.write(&self.volumes[self.relay].counting, came * writes, relay_bytes / writes, 1.0);
+        if received_tps * writes > 0.0 {
+            relay.write(&self.volumes[self.relay].counting, received_tps * writes, relay_bytes / writes, 1.0);
         }
         Always { data: self.places.of_second(database, pages, (0.0, 0.0)), relay }
     }
 
     /// Returns the demand of a rate of transactions on each volume.
     fn on_volumes(&self, demand: &Demand, rate: f64, always: &Always) -> OnVolumes {
-        let mut on = OnVolumes::default();
+        let mut flows = OnVolumes::default();
         for (flow, place, times) in [(&always.data, 0, 1.0), (&demand.data, 0, rate), (&demand.log, self.log, rate), (&always.relay, self.relay, 1.0)] {
-            on[place] = flow.times_plus(times, &on[place]);
+            flows[place] = flow.times_plus(times, &flows[place]);
         }
-        on
+        flows
     }
 
     /// Returns the demand on each volume whatever is applied.
     pub fn always_on_volumes(&self, always: &Always) -> OnVolumes {
-        let mut on = OnVolumes::default();
+        let mut flows = OnVolumes::default();
         for (flow, place) in [(&always.data, 0), (&always.relay, self.relay)] {
-            on[place] = flow.times_plus(1.0, &on[place]);
+            flows[place] = flow.times_plus(1.0, &flows[place]);
         }
-        on
+        flows
     }
 
     /// Returns the flow of all volumes as the instance sees it.
-    fn on_instance(&self, on: &OnVolumes) -> Flow {
-        on.iter().zip(&self.volumes).fold(Flow::default(), |sum, (flow, volume)| flow.copied(volume.copies).times_plus(1.0, &sum))
+    fn on_instance(&self, flows: &OnVolumes) -> Flow {
+        flows.iter().zip(&self.volumes).fold(Flow::default(), |sum, (flow, volume)| flow.copied(volume.copies).times_plus(1.0, &sum))
     }
 
     /// Lowers the rates of `costs` to the most transactions a second that I/Os and bytes let
@@ -229,16 +226,16 @@ impl ReplicaDevices {
     /// Takes what `applied` transactions a second ask on top of `always` from the buckets, in a
     /// step that ends at `t_s`; returns the I/Os and bytes a second of all volumes.
     pub fn charge(&mut self, demand: &Demand, applied: f64, always: &Always, t_s: f64, seconds: f64) -> (f64, f64) {
-        let on = self.on_volumes(demand, applied, always);
-        let together = self.on_instance(&on);
-        for (volume, flow) in self.volumes.iter_mut().zip(&on) {
+        let flows = self.on_volumes(demand, applied, always);
+        let together = self.on_instance(&flows);
+        for (volume, flow) in self.volumes.iter_mut().zip(&flows) {
             volume.fluid.charge(&flow.measured, seconds);
         }
         if let Some(fluid) = &mut self.instance {
             fluid.top_up(t_s);
             fluid.charge(&together.measured, seconds);
         }
-        on.iter().fold((0.0, 0.0), |(ios, bytes), flow| (ios + flow.measured.iops, bytes + flow.measured.bytes_s))
+        flows.iter().fold((0.0, 0.0), |(ios, bytes), flow| (ios + flow.measured.iops, bytes + flow.measured.bytes_s))
     }
 
     /// Returns the lowest credit balance of a volume, percent.

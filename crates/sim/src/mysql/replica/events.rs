@@ -153,7 +153,7 @@ impl<'a, 'b> Applying<'a, 'b> {
         // here.
         let taken = scenario.settings.coordinator_cores as u32;
         let vcpus = storage.instance.map_or(0, |limits| limits.vcpus.saturating_sub(taken).max(limits.vcpus.min(1)));
-        let tx = scenario.begins_at();
+        let tx = scenario.start_tx();
         let idle = Worker { phase: Phase::Idle, tx: 0, reads: 0, writes: 0, begun: Nanos::ZERO };
         Applying {
             scenario,

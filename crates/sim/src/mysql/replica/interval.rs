@@ -140,8 +140,8 @@ pub fn source_series(scenario: &Scenario<'_>, price: Option<&SemiSyncPrice>) -> 
     let commits = database.log.commits();
     let waits = price.filter(|price| !price.times_out && commits > 0.0);
     let clients = if let TransactionLoad::Clients(clients) = &scenario.load { f64::from(*clients) } else { 1.0 };
-    let beside = waits.filter(|price| price.side_by_side(clients));
-    database.clients.base_ms += beside.map_or(0.0, |price| price.network_ms() * commits);
+    let waits_in_parallel = waits.filter(|price| price.side_by_side(clients));
+    database.clients.base_ms += waits_in_parallel.map_or(0.0, |price| price.network_ms() * commits);
     let flush_ms = DeviceCounting::new(scenario.log.unwrap_or(scenario.data), &database).write_ms;
     let mut series = Vec::new();
     interval::run(&Scenario { database: &database, ..scenario.clone() }, &mut |second| {
@@ -245,7 +245,7 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
     /// Makes the state before the first step; `semi_sync_ms`: the wait that semi-sync adds to a
     /// commit of the source.
     fn new(scenario: &'b ReplicaScenario<'a>, devices: ReplicaDevices, semi_sync_ms: f64) -> ReplicaState<'a, 'b> {
-        let tx = scenario.begins_at();
+        let tx = scenario.start_tx();
         let mut large: Vec<_> = scenario.large.iter().map(|large| (None, *large)).collect();
         large.sort_by(|a, b| (a.1.at_s + a.1.source_s).total_cmp(&(b.1.at_s + b.1.source_s)));
         ReplicaState {
@@ -280,9 +280,9 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         at.flushed = database.writes.limited(at.flushed, self.pace);
         let written = (at.evicted_dirty + at.flushed) * at.shape;
         let background = at.full * database.writes.background(self.pace, self.touches_per_tx, written);
-        let came = self.receive();
+        let received_tx = self.receive();
         let relay_bytes = scenario.source.database.log.binlog_bytes_per_tx;
-        let always = self.devices.always(database, background, scenario.applier, scenario.settings, (came / seconds, relay_bytes));
+        let always = self.devices.always(database, background, scenario.applier, scenario.settings, (received_tx / seconds, relay_bytes));
         let committing = committing(&scenario.source, source_tps.max(self.pace), self.semi_sync_ms);
         let Pace { costs, rate, demand, purged } = pace(scenario, &self.devices, &at, committing, &always);
         let waiting = (self.received - applied).max(0.0);
@@ -319,9 +319,9 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         let scenario = self.scenario;
         let missing = self.clock.total() - self.received;
         let each_s = self.devices.receive_s(scenario.applier, scenario.settings);
-        let came = if scenario.received { 0.0 } else { missing.min(scenario.source.step_s / each_s.max(1e-12)) };
-        self.received += if scenario.received { missing } else { came };
-        came
+        let arriving = if scenario.received { 0.0 } else { missing.min(scenario.source.step_s / each_s.max(1e-12)) };
+        self.received += if scenario.received { missing } else { arriving };
+        arriving
     }
 
     /// Returns the transactions applied in a step, of which `waiting` are there; and, while a large

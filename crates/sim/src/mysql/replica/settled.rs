@@ -75,7 +75,7 @@ impl Settled {
     fn settles_at(&self, given: &ReplicaScenario<'_>, most: f64) -> (f64, f64, f64) {
         let scenario = ReplicaScenario { start: Start::Warm, ..self.scenario(given) };
         let devices = ReplicaDevices::new(&scenario.storage, scenario.database, scenario.source.step_s);
-        let at = scenario.warm_up.at(scenario.begins_at(), &mut 0);
+        let at = scenario.warm_up.at(scenario.start_tx(), &mut 0);
         let paced = pace(&scenario, &devices, &at, committing(&scenario.source, most, 0.0), &Always::default());
         let tps = paced.rate.min(most);
         (tps, tps * (at.evicted_dirty + at.flushed) * at.shape, paced.costs.reading(tps))

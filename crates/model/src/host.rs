@@ -64,8 +64,8 @@ pub struct InstanceState {
 }
 
 impl Limit {
-    /// Makes a limit with full credits where it bursts; None without a baseline and a maximum.
-    /// Rates are a second's.
+    /// Makes a limit with full credits where it bursts; None if it has neither a baseline nor a
+    /// maximum. Rates are a second's.
     fn new(baseline: Option<u64>, max: Option<u64>, burst_seconds: u64, saved_second: bool) -> Option<Limit> {
         let max = max.or(baseline)?;
         let baseline = baseline.unwrap_or(max);

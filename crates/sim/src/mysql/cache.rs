@@ -148,7 +148,7 @@ struct ChangingStep {
 
 impl ChangingStep {
     /// Makes the step of `tx` transactions: clean pages are dirtied at the rate `changes`, dirty
-    /// ones cleaned at the rate `cleaned` a transaction.
+    /// ones cleaned at the rate `cleaning` a transaction.
     fn new(changes: f64, cleaning: f64, tx: f64) -> ChangingStep {
         let sum = changes + cleaning;
         if sum <= 0.0 {
@@ -422,7 +422,7 @@ impl Cache {
     }
 
     /// Evicts pages from the tail until the cache is within its capacity, and counts them in
-    /// `moved`.
+    /// `counts`.
     fn evict(&mut self, counts: &mut PageCounts) {
         let mut excess = self.page_count() - self.capacity;
         while excess > 1e-9 * self.capacity {

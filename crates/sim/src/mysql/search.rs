@@ -338,8 +338,8 @@ impl<'h> ResolvedCandidate<'h> {
         Trial { resolved: self, load: &search.load, start: search.start, database, warm_up, seconds: seconds as u32, step_s }
     }
 
-    /// Returns whether data or log volumes have credits, not both: a falling balance is then that
-    /// one's.
+    /// Returns whether no more than one of data and log volumes has credits: a falling balance is
+    /// then that one's.
     fn has_at_most_one_burst_balance(&self) -> bool {
         let bursts = |setup: &Cow<'_, Setup>| setup.limits.iter().any(|limits| limits.io_burst.is_some() || limits.byte_burst.is_some());
         !(self.data.as_ref().is_some_and(bursts) && self.log.as_ref().is_some_and(bursts))

@@ -165,13 +165,13 @@ impl ReplicaDevices {
         }
     }
 
-    /// Returns the I/O of one transaction whose commit shares its flushes with `grouped` others.
+    /// Returns the I/O of one transaction in whose group `grouped` commits share their flushes.
     pub fn demand(&self, database: &Database, applier: &Applier, at: &At, grouped: f64) -> Demand {
         let (data, log) = self.places.of_transaction(database, at, 1.0, database.log.syncs_per_commit * applier.flush_factor.min(MOST_WRITES) / grouped);
         Demand { data, log }
     }
 
-    /// Returns the I/O of `pages` a second of the cleaner in the background, and of `came`
+    /// Returns the I/O of `pages` a second of the cleaner in the background, and of `received_tps`
     /// transactions a second that are received, with `relay_bytes` each.
     pub fn always(&self, database: &Database, pages: f64, applier: &Applier, settings: &ReplicaSettings, (received_tps, relay_bytes): (f64, f64)) -> Always {
         let mut relay = Flow::default();

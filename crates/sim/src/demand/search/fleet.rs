@@ -7,7 +7,7 @@
 //! between are simulated: over the points near a limit and those after them until all buckets are
 //! full again, and only until something has waited.
 
-use super::{cycle_of, setup_of, simulated, DemandCandidate, DemandOutcome, DemandSearch, SharedLoad};
+use super::{cycle_of, setup_of, simulate_cycle, DemandCandidate, DemandOutcome, DemandSearch, SharedLoad};
 use crate::demand::cycle::{settle, Cycle};
 use crate::demand::fluid::{Fluid, NeededLoad};
 use crate::demand::interval::{self, Driver};

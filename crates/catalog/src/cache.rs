@@ -29,6 +29,7 @@ pub(crate) struct LastLevelCache {
 }
 
 impl LastLevelCache {
+    /// Refuses figures outside any processor's; `place` names file and row.
     pub(crate) fn check(&self, place: &str) -> Result<(), CatalogError> {
         if !(1.0..=2_048.0).contains(&self.cache_mib) {
             return Err(broken(&format!("{place} cache_mib"), "must be from 1 to 2048"));
@@ -49,9 +50,9 @@ impl LastLevelCache {
     }
 }
 
-/// Time of a database's work with so much cache, in units of what misses take with 1 MiB. Misses go
-/// with the inverse root of the cache (Hartstein et al., Cache Miss Behavior: Is It sqrt(2)?,
-/// Computing Frontiers 2006).
+/// Returns the time of a database's work with so much cache, in units of what misses take with 1
+/// MiB. Misses go with the inverse root of the cache (Hartstein et al., Cache Miss Behavior: Is It
+/// sqrt(2)?, Computing Frontiers 2006).
 fn time_with(cache_mib: f64) -> f64 {
     let misses = |mib: f64| 1.0 / mib.sqrt();
     let (less, more) = LONGER_BETWEEN_MIB;

@@ -33,6 +33,8 @@ pub(crate) struct Commitments {
 }
 
 impl Commitments {
+    /// Reads the file, and refuses factors above 1 and commitments of a family that are given
+    /// twice.
     pub(crate) fn parse(text: &str, sources: &Sources) -> Result<Self, CatalogError> {
         let rows: Vec<Commitment> = crate::table::rows("prices_commitments.csv", text)?;
         let mut pairs = BTreeSet::new();
@@ -52,10 +54,10 @@ impl Commitments {
     /// Returns the factor for an instance type on a day: that of its family, else that of all
     /// families.
     pub(crate) fn get(&self, commitment: &str, instance_type: &str, date: NaiveDate) -> Result<&Commitment, CatalogError> {
-        let of = || self.rows.iter().filter(|row| row.commitment == commitment);
+        let offers = || self.rows.iter().filter(|row| row.commitment == commitment);
         let names: BTreeSet<&str> = self.rows.iter().map(|row| row.commitment.as_str()).collect();
         let family = crate::instance::family(instance_type);
-        let row = of().find(|row| row.family == family).or_else(|| of().find(|row| row.family == "*")).ok_or_else(|| {
+        let row = offers().find(|row| row.family == family).or_else(|| offers().find(|row| row.family == "*")).ok_or_else(|| {
             let otherwise = format!("Known: {}.", names.iter().copied().collect::<Vec<_>>().join(", "));
             let hint = did_you_mean(commitment, names.iter().copied(), &otherwise);
             CatalogError::NoPrice(Box::new(Problem::new(format!("{commitment:?}"), "is not a commitment", "data/prices_commitments.csv", hint)))

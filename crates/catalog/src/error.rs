@@ -48,6 +48,7 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// Makes a problem that is about no limit; line breaks of value and rule become spaces.
     pub(crate) fn new(value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> Self {
         // Text that was pasted in may hold line breaks; an error is one line.
         let one_line = |text: String| text.replace(char::is_control, " ");
@@ -171,6 +172,7 @@ pub(crate) fn did_you_mean<'a>(given: &str, names: impl IntoIterator<Item = &'a 
     }
 }
 
+/// Counts the characters to be replaced, inserted or left out to make `b` of `a` (Levenshtein).
 pub(crate) fn edit_distance(a: &[char], b: &str) -> usize {
     let mut row: Vec<usize> = (0..=a.len()).collect();
     for (i, cb) in b.chars().enumerate() {

@@ -160,6 +160,7 @@ pub(crate) struct Instances {
 }
 
 impl Instances {
+    /// Reads the instance files, and refuses rows that contradict each other.
     pub(crate) fn parse(files: &crate::table::DataFiles<'_>, sources: &Sources, burst_seconds: u64) -> Result<Self, CatalogError> {
         let processors = parse_processors(files, sources)?;
         let mut types = BTreeMap::new();
@@ -199,14 +200,17 @@ impl Instances {
         Ok(Instances { types, processors, limits, local_iops, launches, family_seen, burst_seconds })
     }
 
+    /// Returns the speed of a core of a processor at a clock, GHz x work per clock.
     pub(crate) fn core_speed(&self, processor: &str, clock_ghz: f64) -> Result<f64, CatalogError> {
         Ok(self.processor(processor)?.per_clock * clock_ghz)
     }
 
+    /// Returns the clock of a core alone at work over that of all, at least 1.
     pub(crate) fn alone_faster(&self, processor: &str, clock_ghz: f64) -> Result<f64, CatalogError> {
         Ok(self.processor(processor)?.alone_ghz.map_or(1.0, |alone_ghz| (alone_ghz / clock_ghz).max(1.0)))
     }
 
+    /// Finds the row of a processor.
     fn processor(&self, processor: &str) -> Result<&ProcessorRow, CatalogError> {
         self.processors.get(processor).ok_or_else(|| {
             let mut names: Vec<&str> = self.processors.keys().map(String::as_str).collect();
@@ -238,6 +242,7 @@ impl Instances {
         self.launches.get(&row.instance_type).or_else(of_family)
     }
 
+    /// Returns the first day on which the catalog takes a type to exist.
     fn exists_since(&self, row: &TypeRow) -> NaiveDate {
         self.launch(row).map_or(row.first_seen, |launch| launch.launched)
     }
@@ -246,6 +251,7 @@ impl Instances {
         self.local_iops.get(name)
     }
 
+    /// Returns the limits of a type on a day; names are in any case.
     pub(crate) fn get(&self, name: &str, date: NaiveDate, sources: &Sources) -> Result<InstanceLimits, CatalogError> {
         let lower = name.trim().to_ascii_lowercase();
         let row = self.types.get(&lower).ok_or_else(|| {
@@ -268,11 +274,13 @@ impl Instances {
         Ok(self.resolve(row, date))
     }
 
-    /// Types that exist on `date`.
+    /// Returns the types that exist on `date`.
     pub(crate) fn all(&self, date: NaiveDate) -> Vec<InstanceLimits> {
         self.types.values().filter(|row| self.exists_since(row) <= date).map(|row| self.resolve(row, date)).collect()
     }
 
+    /// Returns the limits of a type on a day, which is not before its launch, with caveats about
+    /// its figures.
     fn resolve(&self, row: &TypeRow, date: NaiveDate) -> InstanceLimits {
         let mut caveats = type_caveats(row, self.launch(row), date);
         let rows = self.limits.get(&row.instance_type).map_or(&[][..], Vec::as_slice);
@@ -318,6 +326,7 @@ pub(crate) fn family(instance_type: &str) -> &str {
     instance_type.split_once('.').map_or(instance_type, |(family, _)| family)
 }
 
+/// Returns the words that follow a launch whose day is not confirmed.
 fn doubtful(launch: &LaunchRow) -> &'static str {
     if launch.confirmed {
         ""
@@ -326,6 +335,8 @@ fn doubtful(launch: &LaunchRow) -> &'static str {
     }
 }
 
+/// Reads the days of launches by family or type; refuses a launch after the day on which a table
+/// first showed it.
 fn parse_launches(
     files: &crate::table::DataFiles<'_>,
     sources: &Sources,
@@ -336,7 +347,7 @@ fn parse_launches(
     for row in crate::table::rows::<LaunchRow>("instances_launch.csv", files.instances_launch)? {
         let place = format!("instances_launch.csv: {}: field", row.name);
         sources.require(&row.source, &format!("{place} source"))?;
-        let Some(seen) = family_seen.get(&row.name).or_else(|| types.get(&row.name).map(|of| &of.first_seen)) else {
+        let Some(seen) = family_seen.get(&row.name).or_else(|| types.get(&row.name).map(|row| &row.first_seen)) else {
             return Err(broken(&format!("{place} name"), "is neither a family nor a type of instances.csv"));
         };
         if row.launched > *seen {
@@ -349,6 +360,7 @@ fn parse_launches(
     Ok(launches)
 }
 
+/// Reads the processors by name, and refuses figures outside any processor's.
 fn parse_processors(files: &crate::table::DataFiles<'_>, sources: &Sources) -> Result<HashMap<String, ProcessorRow>, CatalogError> {
     let mut processors = HashMap::new();
     for row in crate::table::rows::<ProcessorRow>("processors.csv", files.processors)? {
@@ -369,6 +381,7 @@ fn parse_processors(files: &crate::table::DataFiles<'_>, sources: &Sources) -> R
     Ok(processors)
 }
 
+/// Refuses a type whose processor, clock or number of cores cannot be.
 fn check_processors(row: &TypeRow, processors: &HashMap<String, ProcessorRow>) -> Result<(), CatalogError> {
     let place = format!("instances.csv: {}: field", row.instance_type);
     if !row.processor.is_empty() && !processors.contains_key(&row.processor) {
@@ -385,6 +398,7 @@ fn check_processors(row: &TypeRow, processors: &HashMap<String, ProcessorRow>) -
     Ok(())
 }
 
+/// Refuses limits of a type that is not known, and figures or days that cannot be.
 fn check_limit_row(row: &LimitRow, types: &BTreeMap<String, TypeRow>, sources: &Sources) -> Result<(), CatalogError> {
     let place = format!("instances_limits.csv: {} {}", row.instance_type, row.first_seen);
     sources.require(&row.source, &format!("{place}: field source"))?;
@@ -404,6 +418,8 @@ fn check_limit_row(row: &LimitRow, types: &BTreeMap<String, TypeRow>, sources: &
     Ok(())
 }
 
+/// Lists what is not confirmed of a type itself: its system, its remark, and a launch before tables
+/// showed it.
 fn type_caveats(row: &TypeRow, launch: Option<&LaunchRow>, date: NaiveDate) -> Vec<Caveat> {
     let mut caveats = Vec::new();
     if !row.nitro_confirmed {
@@ -420,6 +436,7 @@ fn type_caveats(row: &TypeRow, launch: Option<&LaunchRow>, date: NaiveDate) -> V
     caveats
 }
 
+/// Adds what is not confirmed of the EBS limits of a type on a day.
 fn limit_caveats(limit: Option<&LimitRow>, date: NaiveDate, row: &TypeRow, caveats: &mut Vec<Caveat>) {
     let Some(limit) = limit else {
         caveats.push(Caveat::new("ebs_limits", "no EBS limit of this type is known; none is applied", &row.source));

@@ -351,7 +351,8 @@ impl Catalog {
         self.sources.cite(joined)
     }
 
-    /// Rules that are not a limit of one volume type: `data/rules.toml`, section by section.
+    /// Returns the rules that are not a limit of one volume type: `data/rules.toml`, section by
+    /// section.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -361,6 +362,7 @@ impl Catalog {
         self.rules.get(section)?.get(name)
     }
 
+    /// Returns the instance tables, read at the first call.
     fn instance_table(&self) -> Result<&Instances, CatalogError> {
         let table = self.instances.get_or_init(|| {
             let minutes = self
@@ -393,6 +395,7 @@ impl Catalog {
     }
 }
 
+/// Reads `rules.toml` section by section, and refuses figures without a known source.
 fn parse_rules(text: &str, sources: &Sources) -> Result<Rules, CatalogError> {
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| broken("rules.toml", error.message()))?;
     let mut rules = Rules::new();

@@ -132,6 +132,7 @@ impl<'a> Resolver<'a> {
         Resolver { sources, era, spec, date, instance, instances, caveats: Vec::new() }
     }
 
+    /// Returns the limits of the volume; the error names the first rule that it breaks.
     pub(crate) fn resolve(mut self) -> Result<VolumeLimits, CatalogError> {
         let era = self.era;
         // Before the size, as EC2 does: the CSI driver asks for 4 GiB of each type with more IOPS
@@ -173,6 +174,7 @@ impl<'a> Resolver<'a> {
         })
     }
 
+    /// Returns the value of a promise; records a caveat, worded by `say`, when it is not confirmed.
     fn promise<T: Copy>(&mut self, field: &str, promise: &Param<T>, say: impl Fn(T) -> String) -> T {
         if !promise.confirmed {
             let note = promise.note.as_deref().unwrap_or("not confirmed");
@@ -193,6 +195,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
+    /// Makes the refusal of a value that breaks a rule, with the rule's sources.
     fn refuse<T>(&self, rule: &Param<T>, broken: BrokenLimit, text: String, hint: impl Into<String>) -> CatalogError {
         let problem = Problem::new(self.spec.to_string(), text, self.sources.cite(&rule.source.joined()), hint);
         CatalogError::Limit(Box::new(Problem { limit: Some((self.spec.volume_type.as_str(), broken)), ..problem }))
@@ -209,6 +212,7 @@ impl<'a> Resolver<'a> {
         CatalogError::Limit(Box::new(Problem { limit: Some((self.spec.volume_type.as_str(), broken)), ..problem }))
     }
 
+    /// Refuses a size outside the range of the type, or above that of a local disk.
     fn check_size(&mut self) -> Result<(), CatalogError> {
         let (min, max) = (&self.era.size_gib.min, &self.era.size_gib.max);
         let size = self.spec.size_gib;
@@ -236,6 +240,7 @@ impl<'a> Resolver<'a> {
         self.check_local_size()
     }
 
+    /// Refuses a local disk that the instance does not have, or that is larger than its disks.
     fn check_local_size(&self) -> Result<(), CatalogError> {
         let (VolumeType::InstanceStore, Some(instance)) = (self.spec.volume_type, self.instance) else {
             return Ok(());
@@ -256,6 +261,7 @@ impl<'a> Resolver<'a> {
         Err(CatalogError::Limit(Box::new(Problem::new(self.spec.to_string(), rule, "data/instances.csv", hint))))
     }
 
+    /// Refuses IOPS that are named for a type that does not let them be chosen.
     fn check_takes_iops(&self) -> Result<(), CatalogError> {
         let takes_iops = matches!(self.era.iops, IopsRule::IncludedPlus { .. } | IopsRule::Provisioned { .. });
         if self.spec.iops.is_some() && !takes_iops {
@@ -264,6 +270,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
+    /// Returns the IOPS that can be held, and the I/O credits of gp2.
     fn iops(&mut self) -> Result<(u64, Option<IoBurst>), CatalogError> {
         let iops = match &self.era.iops {
             IopsRule::PerGib { .. } => return Ok(self.iops_by_size()),
@@ -337,6 +344,7 @@ impl<'a> Resolver<'a> {
         Ok(self.outside_nitro("iops", iops, non_nitro_max.as_ref(), 1))
     }
 
+    /// Refuses bought IOPS outside the range of the type.
     fn check_iops(&mut self, iops: u64, min: &Param<u64>, max: &Param<u64>, per_gib: &Param<u64>) -> Result<(), CatalogError> {
         let (low, high) = (min.value, max.value);
         if iops < low || iops > high {
@@ -357,6 +365,7 @@ impl<'a> Resolver<'a> {
         Ok(())
     }
 
+    /// Refuses more bought IOPS per GiB than the type takes.
     fn check_ratio(&mut self, iops: u64, per_gib: &Param<u64>) -> Result<(), CatalogError> {
         let most = self.spec.size_gib * per_gib.value;
         if iops > most {
@@ -390,6 +399,7 @@ impl<'a> Resolver<'a> {
         cap.value * unit
     }
 
+    /// Returns the bytes a second of a volume with these IOPS, and the byte credits of st1 and sc1.
     fn throughput(&mut self, iops: u64) -> Result<Throughput, CatalogError> {
         let era = self.era;
         let takes_throughput = matches!(era.throughput, ThroughputRule::IncludedPlus { .. });

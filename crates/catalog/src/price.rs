@@ -6,6 +6,7 @@ use crate::error::broken;
 use crate::error::{CatalogError, Problem};
 use crate::source::Sources;
 use crate::spec::{StorageSpec, VolumeSpec, VolumeType};
+use crate::table::in_force;
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -167,11 +168,6 @@ pub(crate) struct InstancePrices {
     rows: HashMap<(String, String), Vec<InstanceRow>>,
 }
 
-/// Returns the newest of `rows` first seen by `date`, else the oldest.
-fn in_force<T>(rows: &[T], date: NaiveDate, first_seen: impl Fn(&T) -> NaiveDate) -> Option<&T> {
-    rows.iter().rev().find(|row| first_seen(row) <= date).or(rows.first())
-}
-
 /// Returns the days a price was seen, and a warning when they are all later than the day asked for.
 fn seen(first: NaiveDate, last: NaiveDate, date: NaiveDate) -> String {
     let days = if first == last { first.to_string() } else { format!("{first} to {last}") };
@@ -182,6 +178,8 @@ fn seen(first: NaiveDate, last: NaiveDate, date: NaiveDate) -> String {
     }
 }
 
+/// Refuses a price that is not a number, and days out of order; `before`: first day of the row
+/// before.
 fn check_price(place: &str, usd: f64, first: NaiveDate, last: NaiveDate, before: Option<NaiveDate>) -> Result<(), CatalogError> {
     if !usd.is_finite() || usd < 0.0 {
         return Err(broken(&format!("{place}: field usd"), "must be a number, 0 or more"));
@@ -218,6 +216,7 @@ fn region_meant<'a>(given: &str, regions: &[&'a str]) -> Option<&'a str> {
 }
 
 impl VolumePrices {
+    /// Reads regions and EBS prices, and refuses a currency other than USD.
     pub(crate) fn parse(files: &crate::table::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
         let mut locations = BTreeMap::new();
         for row in crate::table::rows::<RegionRow>("prices_regions.csv", files.prices_regions)? {
@@ -271,6 +270,7 @@ impl VolumePrices {
         span(rows.filter_map(|rows| in_force(rows, date, |row| row.first_seen)).map(|row| row.last_seen))
     }
 
+    /// Returns the prices of a region on a day.
     pub(crate) fn region(&self, region: &str, date: NaiveDate) -> Result<RegionPrices, CatalogError> {
         let (region, location) = self.locate(region)?;
         let items = self.rows.get(region).into_iter().flatten().filter_map(|(_, rows)| {
@@ -292,6 +292,7 @@ impl VolumePrices {
 }
 
 impl InstancePrices {
+    /// Reads the prices of instances by type and region.
     pub(crate) fn parse(files: &crate::table::DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
         let mut rows: HashMap<(String, String), Vec<InstanceRow>> = HashMap::new();
         for row in crate::table::rows::<InstanceRow>("prices_instances.csv", files.prices_instances)? {
@@ -308,10 +309,11 @@ impl InstancePrices {
 
     /// Returns the first and the last day on which the prices in force were seen last.
     pub(crate) fn last_seen(&self, region: &str, date: NaiveDate) -> Option<(NaiveDate, NaiveDate)> {
-        let rows = self.rows.iter().filter(|((_, of), _)| of == region).map(|(_, rows)| rows);
+        let rows = self.rows.iter().filter(|((_, in_region), _)| in_region == region).map(|(_, rows)| rows);
         span(rows.filter_map(|rows| in_force(rows, date, |row| row.first_seen)).map(|row| row.last_seen))
     }
 
+    /// Returns the price of an instance on a day, USD an hour.
     pub(crate) fn get(&self, name: &str, region: &str, date: NaiveDate, sources: &Sources) -> Option<Price> {
         let key = (name.trim().to_ascii_lowercase(), region.trim().to_string());
         let row = in_force(self.rows.get(&key)?, date, |row| row.first_seen)?;
@@ -375,6 +377,7 @@ pub(crate) fn monthly_cost(storage: &StorageSpec, volumes: &[Billed<'_>], prices
     Ok(bill)
 }
 
+/// Makes the line of local disks, which cost nothing by themselves.
 fn included_in_instance(billed: &Billed<'_>) -> CostItem {
     CostItem {
         item: "instance-store, in the price of the instance".to_string(),
@@ -387,6 +390,7 @@ fn included_in_instance(billed: &Billed<'_>) -> CostItem {
     }
 }
 
+/// Returns the first price step of a component; the error says that the region has none.
 fn first_step<'a>(storage: &StorageSpec, prices: &'a RegionPrices, (product, component): (&str, &str)) -> Result<&'a PriceItem, CatalogError> {
     prices.steps(product, component).into_iter().next().ok_or_else(|| {
         CatalogError::NoPrice(Box::new(Problem::new(
@@ -428,6 +432,7 @@ fn bill_component(
     Ok(())
 }
 
+/// Adds a line of `quantity` at the price of a step, USD.
 fn push(bill: &mut Vec<CostItem>, step: &PriceItem, item: String, quantity: f64) {
     bill.push(CostItem {
         item,

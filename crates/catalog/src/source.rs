@@ -102,6 +102,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
+    /// Reads the file, and refuses a day that is none.
     pub(crate) fn parse(text: &str) -> Result<Self, CatalogError> {
         let rows: Vec<Source> = crate::table::rows("sources.csv", text)?;
         for row in &rows {

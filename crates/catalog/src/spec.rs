@@ -177,6 +177,7 @@ impl fmt::Display for RaidLevel {
 impl FromStr for RaidLevel {
     type Err = CatalogError;
 
+    /// Reads a name in any case; a level without a model is refused as such.
     fn from_str(text: &str) -> Result<Self, CatalogError> {
         let lower = text.to_ascii_lowercase();
         let names = RaidLevel::ALL.map(RaidLevel::as_str);
@@ -227,6 +228,7 @@ impl fmt::Display for VolumeSpec {
 impl FromStr for VolumeSpec {
     type Err = CatalogError;
 
+    /// Reads one volume, such as `gp3:500:6000:250`.
     fn from_str(text: &str) -> Result<Self, CatalogError> {
         let text = text.trim();
         let mut fields = text.split(':');
@@ -288,7 +290,7 @@ impl StorageSpec {
         sizes().min().unwrap_or(0).saturating_mul(data) / share
     }
 
-    /// Members that are not all of one size.
+    /// Returns whether the members are not all of one size.
     pub fn has_unlike_sizes(&self) -> bool {
         self.members.iter().any(|member| member.size_gib != self.members[0].size_gib)
     }
@@ -343,6 +345,7 @@ impl fmt::Display for StorageSpec {
 impl FromStr for StorageSpec {
     type Err = CatalogError;
 
+    /// Reads a storage, and checks that its members form the level.
     fn from_str(text: &str) -> Result<Self, CatalogError> {
         let text = text.trim();
         let (body, chunk_kib) = match text.split_once('@') {
@@ -391,6 +394,7 @@ fn count_and_volume(text: &str, group: &str) -> Result<(u64, VolumeSpec), Catalo
     Ok((count, volume.parse()?))
 }
 
+/// Reads a whole number; `name` says in an error what it is.
 fn number(text: &str, name: &str, field: &str) -> Result<u64, CatalogError> {
     let whole = !field.is_empty() && field.bytes().all(|byte| byte.is_ascii_digit());
     match field.parse::<u64>() {
@@ -399,6 +403,7 @@ fn number(text: &str, name: &str, field: &str) -> Result<u64, CatalogError> {
     }
 }
 
+/// Makes the error of a notation that breaks a rule.
 fn bad(text: &str, rule: &str) -> CatalogError {
     // A pasted file is not an error message.
     let value = if text.chars().count() > 80 {

@@ -2,6 +2,7 @@
 
 use crate::error::broken;
 use crate::error::CatalogError;
+use chrono::NaiveDate;
 use serde::de::DeserializeOwned;
 
 /// The text of every data file, so that a changed file can be tried without building anew.
@@ -120,4 +121,9 @@ pub(crate) fn rows<T: DeserializeOwned>(file: &str, text: &str) -> Result<Vec<T>
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// Returns the row in force on a day: the newest not after it, else the oldest.
+pub(crate) fn in_force<T>(rows: &[T], date: NaiveDate, first_seen: impl Fn(&T) -> NaiveDate) -> Option<&T> {
+    rows.iter().filter(|row| first_seen(row) <= date).max_by_key(|row| first_seen(row)).or_else(|| rows.iter().min_by_key(|row| first_seen(row)))
 }

@@ -265,6 +265,7 @@ fn check_aliases(file: &str, volume_type: VolumeType, aliases: Option<&toml::Val
     Ok(())
 }
 
+/// Reads the `index`-th `[[era]]` block of a file, whose end is not known yet.
 fn parse_era(file: &str, index: usize, volume_type: VolumeType, block: toml::Value, sources: &Sources) -> Result<VolumeEra, CatalogError> {
     let toml::Value::Table(mut block) = block else {
         return Err(broken(&format!("{file}: era {}", index + 1), "must be a table"));
@@ -307,7 +308,8 @@ pub(crate) fn check_sources(place: &str, value: &toml::Value, sources: &Sources)
     Ok(())
 }
 
-/// Figures that would make the arithmetic of the limits meaningless.
+/// Refuses figures that would make the arithmetic of the limits meaningless; `place` names file and
+/// era.
 fn check_rules(place: &str, rules: &EraRules) -> Result<(), CatalogError> {
     let refuse = |field: &str, rule: &str| Err(broken(&format!("{place}: field {field}"), rule));
     if rules.size_gib.min.value == 0 || rules.size_gib.min.value > rules.size_gib.max.value {

@@ -127,7 +127,7 @@ impl Layout {
         }
     }
 
-    /// Places of a run's copies.
+    /// Returns the places of a run's copies.
     fn places(&self, run: ChunkRun) -> impl Iterator<Item = (usize, u64)> + Clone + '_ {
         (0..copies(self.level, self.members)).map(move |copy| {
             let (member, first) = self.place(run.chunk, copy);
@@ -159,6 +159,7 @@ impl Layout {
             .collect()
     }
 
+    /// Returns a run with the places of its copies and, on RAID 5, of its parity.
     fn piece(&self, run: ChunkRun) -> Piece {
         let n = self.members;
         let parity = (self.level == RaidLevel::Raid5).then(|| self.raid5_member(run.chunk / (n - 1), n - 1));
@@ -168,19 +169,19 @@ impl Layout {
     /// Returns true if some of the data has no copy left; `failed` tells which members are lost.
     pub fn is_lost(&self, failed: impl Fn(usize) -> bool) -> bool {
         let n = self.members as usize;
-        let gone = |member: usize| failed(member % n);
-        let any = (0..n).any(gone);
+        let is_gone = |member: usize| failed(member % n);
+        let any = (0..n).any(is_gone);
         match self.level {
             RaidLevel::Raid0 => any,
-            RaidLevel::Raid1 => (0..n).all(gone),
-            RaidLevel::Raid10 => (0..n / 2).any(|pair| gone(2 * pair) && gone(2 * pair + 1)),
-            RaidLevel::Raid10F2 => (0..n).any(|member| gone(member) && gone(member + 1)),
-            RaidLevel::Raid5 => (0..n).filter(|&member| gone(member)).count() > 1,
+            RaidLevel::Raid1 => (0..n).all(is_gone),
+            RaidLevel::Raid10 => (0..n / 2).any(|pair| is_gone(2 * pair) && is_gone(2 * pair + 1)),
+            RaidLevel::Raid10F2 => (0..n).any(|member| is_gone(member) && is_gone(member + 1)),
+            RaidLevel::Raid5 => (0..n).filter(|&member| is_gone(member)).count() > 1,
         }
     }
 
-    /// Splits `io` into the parts its members see; `failed` tells which members are lost. Empty
-    /// when the data is lost.
+    /// Fills `parts` with what the members see of `io`; `failed` tells which members are lost.
+    /// Returns false when data of it are lost.
     pub fn split(&self, io: &Io, failed: impl Fn(usize) -> bool, parts: &mut Vec<Part>) -> bool {
         parts.clear();
         if self.level == RaidLevel::Raid5 {
@@ -196,6 +197,7 @@ impl Layout {
         })
     }
 
+    /// Cuts a request into runs that lie inside one chunk each.
     fn runs(&self, io: &Io) -> impl Iterator<Item = ChunkRun> {
         let (mut at, end, chunk) = (io.offset, io.offset + u64::from(io.bytes), self.chunk);
         std::iter::from_fn(move || {
@@ -210,6 +212,8 @@ impl Layout {
         })
     }
 
+    /// Adds the parts of a run to an array with copies: a write to every live copy, a read to one,
+    /// with another as `mirror` where it may go to either. Returns false if no copy is live.
     fn split_mirrored(&self, op: Op, run: ChunkRun, failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) -> bool {
         let live = || self.places(run).filter(|&(member, _)| !failed(member));
         if op == Op::Write {
@@ -230,6 +234,8 @@ impl Layout {
         true
     }
 
+    /// Adds the parts of a request to a RAID 5, stripe by stripe. Returns false if two members are
+    /// lost.
     fn split_raid5(&self, io: &Io, failed: impl Fn(usize) -> bool, parts: &mut Vec<Part>) -> bool {
         if (0..self.members as usize).filter(|&m| failed(m)).count() > 1 {
             return false;
@@ -257,6 +263,8 @@ impl Layout {
         ((parity + 1 + index) % self.members) as usize
     }
 
+    /// Adds the read of a run, or the reads of all other members from which its lost member's data
+    /// are computed.
     fn raid5_read(&self, run: &ChunkRun, failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) {
         let (member, first) = self.place(run.chunk, 0);
         let offset = first + run.within;
@@ -268,7 +276,7 @@ impl Layout {
         parts.extend(others.map(|other| part(other, Op::Read, offset, run.bytes)));
     }
 
-    /// Plans a write to part of a stripe, which needs the old contents for the parity.
+    /// Adds the parts of a write to part of a stripe, which needs the old contents for the parity.
     fn raid5_write(&self, stripe: u64, group: &[ChunkRun], failed: &impl Fn(usize) -> bool, parts: &mut Vec<Part>) {
         let data = self.members - 1;
         let from = group.iter().map(|run| run.within).min().unwrap_or(0);
@@ -331,7 +339,7 @@ impl Amplification {
     }
 }
 
-/// Copies of every byte in an array; the parity of RAID 5 is none.
+/// Returns the copies of every byte in an array; the parity of RAID 5 is none.
 pub(crate) fn copies(level: RaidLevel, members: u64) -> u64 {
     match level {
         RaidLevel::Raid1 => members,
@@ -340,6 +348,7 @@ pub(crate) fn copies(level: RaidLevel, members: u64) -> u64 {
     }
 }
 
+/// Makes a part of phase 0 without a mirror.
 fn part(member: usize, op: Op, offset: u64, bytes: u32) -> Part {
     Part { member, io: Io { op, offset, bytes }, mirror: None, phase: 0 }
 }

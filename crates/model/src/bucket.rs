@@ -106,10 +106,12 @@ pub struct BucketState {
 }
 
 impl Tokens {
+    /// Makes tokens of billionths.
     fn from_scaled(scaled: u128) -> Tokens {
         Tokens { whole: (scaled / SCALE) as u64, billionths: (scaled % SCALE) as u32 }
     }
 
+    /// Returns the billionths of the tokens.
     fn scaled(self) -> u128 {
         u128::from(self.whole) * SCALE + u128::from(self.billionths)
     }
@@ -185,6 +187,8 @@ impl Bucket {
         }
     }
 
+    /// Adds the tokens earned up to `now`; a share of those beyond `room`, in billionths, goes into
+    /// the reserve.
     #[inline]
     fn accrue(&mut self, now: Nanos, room: u128) {
         self.level += u128::from(self.rate) * u128::from(now.0 - self.at.0);
@@ -244,8 +248,8 @@ impl Bucket {
     }
 }
 
-/// Nanoseconds to earn `want` billionths of tokens, rounded up. The quotient of 64-bit numbers is
-/// much cheaper, and nearly always enough.
+/// Returns the nanoseconds to earn `want` billionths of tokens, rounded up. The quotient of 64-bit
+/// numbers is much cheaper, and nearly always enough.
 #[inline]
 fn div_ceil(want: u128, rate: u64) -> u64 {
     match u64::try_from(want) {
@@ -277,6 +281,7 @@ pub struct HoldProfile {
 }
 
 impl HoldProfile {
+    /// Makes a profile of a probability and two times, us.
     const fn new(per_io: f64, least_us: f64, mean_more_us: f64) -> HoldProfile {
         HoldProfile { per_io_q32: (per_io * 4_294_967_296.0) as u64, least_ns: least_us * 1e3, mean_more_ns: mean_more_us * 1e3 }
     }
@@ -357,6 +362,7 @@ impl DeepQueueSpread {
     }
 }
 
+/// Returns the factor on the mean wait at quantile `q` of the measured shape.
 fn shape_at(q: f64) -> f64 {
     let above = SPREAD_SHAPE.iter().position(|&(at, _)| at > q).unwrap_or(SPREAD_SHAPE.len() - 1);
     let ((from, low), (to, high)) = (SPREAD_SHAPE[above - 1], SPREAD_SHAPE[above]);

@@ -140,6 +140,7 @@ impl FirstTouch {
         }
     }
 
+    /// Marks a chunk as loaded; returns whether it was cold.
     fn warm(&mut self, chunk: u64) -> bool {
         let (word, bit) = ((chunk / 64) as usize, 1u64 << (chunk % 64));
         if self.cold[word] & bit == 0 {
@@ -150,6 +151,7 @@ impl FirstTouch {
         true
     }
 
+    /// Loads the chunks that the background has reached at `now`.
     fn advance(&mut self, now: Nanos) {
         let Some((rate, done)) = self.background else { return };
         let loaded = (u128::from(rate) * u128::from(now.since(self.since).0) / 1_000_000_000) as u64 / CHUNK_BYTES;
@@ -171,6 +173,7 @@ impl FirstTouch {
         (self.background, self.mapped) = (Some((rate, loaded.max(done))), Some((all, at)));
     }
 
+    /// Returns the first cold chunk from `from` on.
     fn next_cold(&self, from: u64) -> Option<u64> {
         let first = (from / 64) as usize;
         let after = |index: usize, word: u64| if index == first { word & (u64::MAX << (from % 64)) } else { word };
@@ -199,8 +202,9 @@ impl FirstTouch {
     }
 }
 
-/// Draws a lognormal number with this median and sigma. The approximation of the quantile errs far
-/// less than the measurements of the distribution.
+/// Returns the latency of a fetch for a uniform number: lognormal, with the median and sigma of
+/// this file. The approximation of the quantile errs far less than the measurements of the
+/// distribution.
 fn fetch_latency(uniform: u64) -> Nanos {
     let z = quick_normal_quantile(open_unit(uniform));
     Nanos((FETCH_MEDIAN_NS * libm::exp(FETCH_SIGMA * z)) as u64)

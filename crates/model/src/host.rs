@@ -64,6 +64,8 @@ pub struct InstanceState {
 }
 
 impl Limit {
+    /// Makes a limit with full credits where it bursts; None if it has neither a baseline nor a
+    /// maximum. Rates are a second's.
     fn new(baseline: Option<u64>, max: Option<u64>, burst_seconds: u64, saved_second: bool) -> Option<Limit> {
         let max = max.or(baseline)?;
         let baseline = baseline.unwrap_or(max);
@@ -76,6 +78,8 @@ impl Limit {
         Some(Limit { cap: Bucket::cap(rate, saved_second), credits })
     }
 
+    /// Returns the later of `best` and of the first instant from `from` on at which cap and credits
+    /// have `tokens`, each with the cap that decides it.
     #[inline]
     fn earliest(&self, from: Nanos, tokens: u64, cap: Cap, best: (Nanos, Cap)) -> (Nanos, Cap) {
         let mut best = best;
@@ -92,6 +96,7 @@ impl Limit {
         best
     }
 
+    /// Takes tokens from cap and credits.
     #[inline]
     fn take(&mut self, at: Nanos, tokens: u64) {
         self.cap.take(at, tokens);
@@ -100,16 +105,19 @@ impl Limit {
         }
     }
 
+    /// Fills the credits.
     fn top_up(&mut self, now: Nanos) {
         if let Some(credits) = &mut self.credits {
             credits.set_level(now, credits.capacity());
         }
     }
 
+    /// Returns the balance of the credits; None where the limit does not burst.
     fn balance(&self, now: Nanos) -> Option<Balance> {
         self.credits.as_ref().map(|credits| Balance { credits: credits.available(now), capacity: credits.capacity() })
     }
 
+    /// Sets the credits to a share of their capacity, percent.
     fn set_balance_percent(&mut self, now: Nanos, percent: f64) {
         if let Some(credits) = &mut self.credits {
             let tokens = credits.capacity() as f64 * (percent / 100.0).clamp(0.0, 1.0);
@@ -117,10 +125,12 @@ impl Limit {
         }
     }
 
+    /// Returns the levels of cap and credits.
     fn state(&self) -> (BucketState, Option<BucketState>) {
         (self.cap.state(), self.credits.as_ref().map(Bucket::state))
     }
 
+    /// Puts back what [`Limit::state`] gave.
     fn restore(&mut self, state: &(BucketState, Option<BucketState>)) {
         self.cap.restore(&state.0);
         if let (Some(credits), Some(state)) = (&mut self.credits, &state.1) {
@@ -175,8 +185,8 @@ impl Instance {
 
     /// Returns the two burst balances.
     pub fn balances(&self, now: Nanos) -> InstanceBalances {
-        let of = |limit: &Option<Limit>| limit.as_ref().and_then(|limit| limit.balance(now));
-        InstanceBalances { ios: of(&self.iops), bytes: of(&self.bytes) }
+        let balance = |limit: &Option<Limit>| limit.as_ref().and_then(|limit| limit.balance(now));
+        InstanceBalances { ios: balance(&self.iops), bytes: balance(&self.bytes) }
     }
 
     /// Returns the full burst buckets of I/Os and of bytes, where the type has them.
@@ -322,6 +332,8 @@ impl Device {
         self.parts.iter().zip(&self.answers).map(|(part, answer)| (part.member, part.io, *answer))
     }
 
+    /// Answers a request to an array: it is complete when its last part is, and failed if data are
+    /// gone.
     fn submit_parts(&mut self, mut instance: Option<&mut Instance>, now: Nanos, io: Io) -> Decision {
         let mut parts = std::mem::take(&mut self.parts);
         self.answers.clear();

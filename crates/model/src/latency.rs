@@ -236,6 +236,7 @@ impl LatencyTable {
     }
 }
 
+/// Interpolates between two numbers.
 #[inline]
 fn between(low: u64, high: u64, fraction_of_2_to_32: u64) -> u64 {
     low + (((high - low) * fraction_of_2_to_32) >> 32)

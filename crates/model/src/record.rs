@@ -71,8 +71,9 @@ impl fmt::Display for NotARecord {
 
 impl std::error::Error for NotARecord {}
 
-fn wrong<T>(words: impl Into<String>) -> Result<T, NotARecord> {
-    Err(NotARecord(words.into()))
+/// Makes the error of bytes that cannot be read.
+fn refuse<T>(rule: impl Into<String>) -> Result<T, NotARecord> {
+    Err(NotARecord(rule.into()))
 }
 
 impl SavedHost {
@@ -89,12 +90,12 @@ impl SavedHost {
     pub fn decode(bytes: &[u8]) -> Result<Option<(SavedHost, usize)>, NotARecord> {
         let begun = bytes.len().min(MAGIC.len());
         if bytes[..begun] != MAGIC[..begun] {
-            return wrong("it does not begin as a record of version 1 does");
+            return refuse("it does not begin as a record of version 1 does");
         }
         let Some((json, used)) = text_at(bytes, MAGIC.len())? else { return Ok(None) };
         match serde_json::from_slice::<SavedHost>(json) {
-            Ok(host) => host.devices.iter().flatten().try_for_each(sound).map(|()| Some((host, used))),
-            Err(error) => wrong(format!("its header cannot be read: {error}")),
+            Ok(host) => host.devices.iter().flatten().try_for_each(check_device).map(|()| Some((host, used))),
+            Err(error) => refuse(format!("its header cannot be read: {error}")),
         }
     }
 }
@@ -130,38 +131,41 @@ impl Frame {
         match bytes.first() {
             None => Ok(None),
             Some(&REQUEST) if bytes.len() < REQUEST_BYTES => Ok(None),
-            Some(&REQUEST) => Ok(Some((request(&bytes[..REQUEST_BYTES])?, REQUEST_BYTES))),
+            Some(&REQUEST) => Ok(Some((decode_request(&bytes[..REQUEST_BYTES])?, REQUEST_BYTES))),
             Some(&CHANGE) => {
                 let Some(now) = bytes.get(1..9) else { return Ok(None) };
                 let Some((json, used)) = text_at(bytes, 9)? else { return Ok(None) };
                 match serde_json::from_slice(json) {
-                    Ok(HostChange::Put { saved, .. }) if sound(&saved).is_err() => wrong("a device that is put has members other than its storage says"),
+                    Ok(HostChange::Put { saved, .. }) if check_device(&saved).is_err() => {
+                        refuse("a device that is put has members other than its storage says")
+                    }
                     Ok(change) => Ok(Some((Frame::Change { now: Nanos(u64_of(now)), change }, used))),
-                    Err(error) => wrong(format!("a change cannot be read: {error}")),
+                    Err(error) => refuse(format!("a change cannot be read: {error}")),
                 }
             }
             Some(&LATE) => Ok(bytes.get(1..5).map(|late| (Frame::Late(u32_of(late)), 5))),
-            Some(other) => wrong(format!("frame of kind {other} is not known")),
+            Some(other) => refuse(format!("frame of kind {other} is not known")),
         }
     }
 }
 
 /// Checks that a device can be made from its saved state.
-fn sound(saved: &SavedDevice) -> Result<(), NotARecord> {
+fn check_device(saved: &SavedDevice) -> Result<(), NotARecord> {
     match saved.storage.check() {
         Ok(()) if saved.members.len() == saved.storage.members.len() => Ok(()),
-        Ok(()) => wrong(format!("a device of {} has {} members", saved.storage, saved.members.len())),
-        Err(error) => wrong(error.to_string()),
+        Ok(()) => refuse(format!("a device of {} has {} members", saved.storage, saved.members.len())),
+        Err(error) => refuse(error.to_string()),
     }
 }
 
-fn request(bytes: &[u8]) -> Result<Frame, NotARecord> {
+/// Decodes the frame of a request of REQUEST_BYTES.
+fn decode_request(bytes: &[u8]) -> Result<Frame, NotARecord> {
     let op = match bytes[4] {
         0 => Op::Read,
         1 => Op::Write,
-        other => return wrong(format!("operation {other} is neither 0 (read) nor 1 (write)")),
+        other => return refuse(format!("operation {other} is neither 0 (read) nor 1 (write)")),
     };
-    let Some(&cap) = Cap::ALL.get(usize::from(bytes[5])) else { return wrong(format!("cap {} is not known", bytes[5])) };
+    let Some(&cap) = Cap::ALL.get(usize::from(bytes[5])) else { return refuse(format!("cap {} is not known", bytes[5])) };
     let verdict = if bytes[6] == 0 { Verdict::Ok } else { Verdict::Failed };
     let number = |place: usize| u64_of(&bytes[11 + 8 * place..19 + 8 * place]);
     Ok(Frame::Request {
@@ -179,21 +183,23 @@ fn text_at(bytes: &[u8], at: usize) -> Result<Option<(&[u8], usize)>, NotARecord
     let Some(head) = bytes.get(at..at + 8) else { return Ok(None) };
     let (length, check) = (u32_of(&head[..4]), u32_of(&head[4..]));
     if length > MOST_JSON {
-        return wrong(format!("a text of {length} bytes is longer than any this program writes"));
+        return refuse(format!("a text of {length} bytes is longer than any this program writes"));
     }
     let end = at + 8 + length as usize;
     match bytes.get(at + 8..end) {
-        Some(text) if check_of(text) != check => wrong("a text does not match its check: the file is damaged"),
+        Some(text) if check_of(text) != check => refuse("a text does not match its check: the file is damaged"),
         text => Ok(text.map(|text| (text, end))),
     }
 }
 
+/// Appends a text with its length and check before it.
 fn push_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend((text.len() as u32).to_le_bytes());
     out.extend(check_of(text).to_le_bytes());
     out.extend(text);
 }
 
+/// Computes the 32-bit FNV-1a of a text.
 fn check_of(text: &[u8]) -> u32 {
     text.iter().fold(0x811c_9dc5, |check: u32, &byte| (check ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

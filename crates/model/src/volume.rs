@@ -160,6 +160,7 @@ struct ReadCaps {
 }
 
 impl ReadCaps {
+    /// Makes the caps of reads, rested.
     fn new(limits: ReadLimits, saved_second: bool) -> ReadCaps {
         ReadCaps { iops: Bucket::cap(limits.iops, saved_second), bytes: Bucket::cap(limits.throughput_bytes_s, saved_second) }
     }
@@ -286,6 +287,8 @@ impl Volume {
         }
     }
 
+    /// Returns the first instant from `from` on at which every bucket has the tokens of a request,
+    /// and the cap that decides it.
     #[inline]
     fn earliest(&self, from: Nanos, op: Op, charge: Charge) -> (Nanos, Cap) {
         let mut slot = from;
@@ -313,6 +316,7 @@ impl Volume {
         (slot, cap)
     }
 
+    /// Takes the tokens of a request that starts at `slot` from every bucket.
     #[inline]
     fn take(&mut self, slot: Nanos, op: Op, charge: Charge) {
         let credit = self.credit_charge(charge);
@@ -329,6 +333,7 @@ impl Volume {
         }
     }
 
+    /// Returns the credits of a request: I/Os on gp2, bytes on types without an IOPS cap.
     #[inline]
     fn credit_charge(&self, charge: Charge) -> u64 {
         if self.iops.is_some() {
@@ -350,7 +355,8 @@ impl Volume {
         }
     }
 
-    /// Holds and deep-queue spread: when a request with a place in line really starts.
+    /// Returns when a request with a place in line really starts: after holds, and with the spread
+    /// of deep queues.
     #[inline]
     fn release(&mut self, arrival: Arrival, slot: Nanos, op: Op) -> Nanos {
         let mut start = slot;
@@ -366,6 +372,8 @@ impl Volume {
         }
     }
 
+    /// Returns when the chunks of a request that starts at `start` are there, and the cap that it
+    /// then waited for.
     #[inline]
     fn load(&mut self, start: Nanos, io: &Io, cap: Cap) -> (Nanos, Cap) {
         let Some(touch) = &mut self.touch else { return (start, cap) };
@@ -373,6 +381,7 @@ impl Volume {
         (loaded, if loaded > start { Cap::FirstTouch } else { cap })
     }
 
+    /// Draws the latency of a request once it is let go, a degradation's included.
     #[inline]
     fn own_latency(&mut self, io: &Io) -> Nanos {
         if !self.options.latency {
@@ -394,6 +403,8 @@ impl Volume {
         (self.boundary < Nanos::NEVER).then_some(self.boundary)
     }
 
+    /// Applies what changes at the boundary: the end of a modification, the begin or end of a
+    /// degradation event.
     fn cross_boundary(&mut self) {
         let now = self.boundary;
         if let Some(change) = &self.modification {
@@ -436,6 +447,8 @@ impl Volume {
         self.boundary = events.chain(change).filter(|&at| at > now).min().unwrap_or(Nanos::NEVER);
     }
 
+    /// Makes the volume one of the limits `target` from `now` on, with caps that have saved
+    /// nothing; a credit balance is kept between types of like credits.
     fn become_limits(&mut self, now: Nanos, target: VolumeLimits) {
         let balance = self.balance(now).filter(|_| target.io_burst.is_some() == self.limits.io_burst.is_some());
         let options = self.options.clone();

@@ -193,6 +193,8 @@ impl FleetDemands {
 }
 
 impl FleetDemands {
+    /// Makes a question of each volume with its storage, instance and factor; returns them with the
+    /// limits of all instances.
     fn questions(
         &self,
         volumes: &[usize],

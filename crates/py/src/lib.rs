@@ -20,6 +20,7 @@ mod whatif;
 use convert::CoreError;
 use pyo3::prelude::*;
 
+/// Fills the module with the functions and classes of all files.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CoreError", module.py().get_type::<CoreError>())?;

@@ -20,7 +20,7 @@ fn aurora_of(parameters: Option<&Bound<'_, PyAny>>) -> PyResult<AuroraStorage> {
     parameters.map_or_else(|| Ok(AuroraStorage::default()), |given| Ok(pythonize::depythonize(given)?))
 }
 
-/// The deployments that names stand for, each once, in the order they are shown.
+/// Returns the deployments that names stand for, each once, in the order they are shown.
 #[pyfunction]
 fn deployments(names: Vec<String>) -> PyResult<Vec<String>> {
     let mut deployments = Vec::new();
@@ -37,7 +37,7 @@ fn service_class<'py>(py: Python<'py>, deployment: &str, instance: &str, as_of: 
     to_python(py, &Catalog::embedded().service_class(deployment_of(deployment)?, instance, date(as_of)?).map_err(|error| catalog_error(&error))?)
 }
 
-/// The EBS volumes behind storage that RDS is asked for, `array` in storage notation.
+/// Returns the EBS volumes behind storage that RDS is asked for, `array` in storage notation.
 #[pyfunction]
 #[pyo3(signature = (storage, as_of=None))]
 fn rds_storage<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
@@ -48,7 +48,7 @@ fn rds_storage<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>) -> PyRe
     Ok(dict)
 }
 
-/// Ranges of sizes of a volume type at RDS, with the rules of each.
+/// Returns the ranges of sizes (GiB) of a volume type at RDS, with the rules of each.
 #[pyfunction]
 #[pyo3(signature = (volume_type, as_of=None))]
 fn rds_ranges<'py>(py: Python<'py>, volume_type: &str, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
@@ -56,7 +56,7 @@ fn rds_ranges<'py>(py: Python<'py>, volume_type: &str, as_of: Option<&str>) -> P
     to_python(py, &Catalog::embedded().rds_ranges(volume_type, date(as_of)?).map_err(|error| catalog_error(&error))?)
 }
 
-/// The bill of a month: `items`, `missing`, `total_usd`.
+/// Returns the bill of a month: `items`, `missing`, `total_usd`.
 #[pyfunction]
 #[pyo3(signature = (deployment, instance, storage, region, as_of=None, readers=0, data_gib=0.0, million_ios=0.0))]
 #[allow(clippy::too_many_arguments)] // they are keywords on the Python side
@@ -82,7 +82,8 @@ fn service_bill<'py>(
     to_python(py, &Catalog::embedded().service_bill(&spec, region, date(as_of)?).map_err(|error| catalog_error(&error))?)
 }
 
-/// A rule of a service on a day, or none. `option`: under this one instead of the deployment's.
+/// Returns a rule of a service on a day, or None. `option`: the rule under this one instead of the
+/// deployment's.
 #[pyfunction]
 #[pyo3(signature = (deployment, key, as_of=None, option=None))]
 fn managed_rule<'py>(py: Python<'py>, deployment: &str, key: &str, as_of: Option<&str>, option: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
@@ -97,19 +98,19 @@ fn service_limits<'py>(py: Python<'py>, deployment: &str) -> PyResult<Bound<'py,
     to_python(py, &Catalog::embedded().service_limits(deployment_of(deployment)?))
 }
 
-/// EC2, RDS and Aurora, question by question.
+/// Returns the comparison of EC2, RDS and Aurora, question by question.
 #[pyfunction]
 fn service_comparison(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &Catalog::embedded().service_comparison())
 }
 
-/// Published figures of Aurora and of what it was compared with.
+/// Returns the published figures of Aurora and of what it was compared with.
 #[pyfunction]
 fn published_services(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &Catalog::embedded().published_services())
 }
 
-/// The parameters of Aurora's storage.
+/// Returns the parameters of Aurora's storage.
 #[pyfunction]
 fn aurora_parameters(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &AuroraStorage::default())
@@ -122,7 +123,7 @@ fn aurora_quorum<'py>(py: Python<'py>, aurora: Option<&Bound<'py, PyAny>>) -> Py
     to_python(py, &aurora_of(aurora)?.quorum.latency())
 }
 
-/// Lag and processor share of a reader.
+/// Returns the lag of a reader, ms, and the share of its processors that applying takes.
 #[pyfunction]
 #[pyo3(signature = (redo_bytes_s, cached_share, vcpus, aurora=None))]
 fn aurora_reader<'py>(py: Python<'py>, redo_bytes_s: f64, cached_share: f64, vcpus: u32, aurora: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
@@ -130,7 +131,7 @@ fn aurora_reader<'py>(py: Python<'py>, redo_bytes_s: f64, cached_share: f64, vcp
     to_python(py, &storage.reader_lag(&storage.quorum.latency(), &ReaderLoad { redo_bytes_s, cached_share, vcpus }))
 }
 
-/// I/O that Aurora bills of a transaction: `reads` and `writes`.
+/// Returns the I/O that Aurora bills of a transaction: `reads` and `writes`.
 #[pyfunction]
 #[pyo3(signature = (database, reads, tps, aurora=None))]
 fn aurora_billed<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, reads: f64, tps: f64, aurora: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
@@ -176,6 +177,7 @@ fn service_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound
         .collect()
 }
 
+/// Runs a database at a service, whose class is resolved, and returns its steps.
 fn simulate(
     database: &headrace_sim::mysql::Database,
     args: &ServiceRunArgs,
@@ -218,6 +220,7 @@ fn simulate(
     Ok(rows)
 }
 
+/// Adds the functions of this file to `headrace._core`.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(deployments, module)?)?;
     module.add_function(wrap_pyfunction!(service_class, module)?)?;

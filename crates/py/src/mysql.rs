@@ -1,6 +1,6 @@
 //! MySQL on a storage: transactions a second.
 
-use crate::convert::{date, refused, sim_error, tell, to_python, CoreError};
+use crate::convert::{date, refused, report_progress, sim_error, to_python, CoreError};
 use headrace_sim::mysql::clients::{self, ClientsRun};
 use headrace_sim::mysql::interval::{run, Second};
 use headrace_sim::mysql::local_disk::{local_disk, DiskKind};
@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::collections::HashMap;
 
+/// Reads the table of a database; the error names what it lacks.
 pub(crate) fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
     pythonize::depythonize(database).map_err(|error: pythonize::PythonizeError| {
         CoreError::new_err(("database".to_string(), error.to_string(), "docs/reference/workload-file.md", "`headrace calibrate` writes the whole table"))
@@ -42,8 +43,8 @@ fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'
     rows.map_err(sim_error)?.iter().map(|rows| columns(py, rows)).collect()
 }
 
-/// The per-I/O form of one run: every request of every client. Returns columns and a summary of
-/// response times, ms, and I/Os.
+/// Simulates one run in the per-I/O form: every request of every client. Returns columns and a
+/// summary of response times, ms, and I/Os.
 #[pyfunction]
 #[pyo3(signature = (database, run, progress=None))]
 fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound<'py, PyAny>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
@@ -53,7 +54,7 @@ fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound
     let resolved = args.resolve(&database).map_err(refused)?;
     let run = py.detach(|| -> Result<ClientsRun, SimError> {
         let warm_up = WarmUp::new(&database, args.cache_bytes);
-        clients::run(&args.scenario(&database, &warm_up, &resolved)?, &mut |done| tell(&progress, done))
+        clients::run(&args.scenario(&database, &warm_up, &resolved)?, &mut |done| report_progress(&progress, done))
     });
     let run = run.map_err(sim_error)?;
     let answer = columns(py, &run.rows)?;
@@ -61,6 +62,7 @@ fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound
     Ok(answer)
 }
 
+/// Returns the steps of a run as columns, with the bottleneck of each as `cap`.
 pub(crate) fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
     macro_rules! columns { ($($name:ident),*) => { $( answer.set_item(stringify!($name), rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* }; }
@@ -86,13 +88,13 @@ pub(crate) fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'
     Ok(answer)
 }
 
-/// Refuses a database that cannot be.
+/// Refuses a database with a value out of bounds.
 #[pyfunction]
 fn mysql_check(database: &Bound<'_, PyAny>) -> PyResult<()> {
     database_of(database)?.check().map_err(sim_error)
 }
 
-/// The cache of a database over transactions from a cold start: columns, and `full_at_tx`.
+/// Returns the cache of a database over transactions from a cold start: columns, and `full_at_tx`.
 #[pyfunction]
 fn mysql_warm_up<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, cache_bytes: f64) -> PyResult<Bound<'py, PyDict>> {
     let database = database_of(database)?;
@@ -112,8 +114,8 @@ fn mysql_grown<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, factor: f64) 
     to_python(py, &database.grown(factor))
 }
 
-/// sysbench-tpcc with no run measured: a database over `warehouses`, its clients on `client_host`,
-/// behind a cache of that many bytes.
+/// Returns sysbench-tpcc with no run measured: a database over `warehouses`, its clients on
+/// `client_host`, behind a cache of that many bytes.
 #[pyfunction]
 #[pyo3(signature = (engine, warehouses, client_host=None, cache_bytes=None))]
 fn mysql_tpcc<'py>(
@@ -128,9 +130,9 @@ fn mysql_tpcc<'py>(
     to_python(py, &tpcc_from(engine, warehouses, host, cache_bytes).map_err(sim_error)?)
 }
 
-/// A sysbench OLTP script with no run measured; `options` as sysbench and the server name them.
-/// Returns the database, its pages' GiB and, for each of its classes, the share of touches that
-/// change a page.
+/// Works out a sysbench OLTP script with no run measured; `options` as sysbench and the server name
+/// them. Returns the database, its pages' GiB and, for each of its classes, the share of touches
+/// that change a page.
 #[pyfunction]
 fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let options: Oltp = pythonize::depythonize(options).map_err(|error: pythonize::PythonizeError| {
@@ -145,8 +147,9 @@ fn mysql_sysbench<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult
     Ok(answer)
 }
 
-/// HammerDB's TPROC-C with no run measured; `options`: warehouses and settings of the server.
-/// Returns the database and, for each of its classes, the share of touches that change a page.
+/// Works out HammerDB's TPROC-C with no run measured; `options`: warehouses and settings of the
+/// server. Returns the database and, for each of its classes, the share of touches that change a
+/// page.
 #[pyfunction]
 fn mysql_tprocc<'py>(py: Python<'py>, options: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let options: Tprocc = pythonize::depythonize(options).map_err(|error: pythonize::PythonizeError| {
@@ -178,6 +181,7 @@ fn mysql_local_disk<'py>(
     to_python(py, &disk)
 }
 
+/// Adds the functions of this file to `headrace._core`.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(mysql_runs, module)?)?;
     module.add_function(wrap_pyfunction!(mysql_check, module)?)?;

@@ -1,6 +1,6 @@
 //! Many candidates under one database, for the planner.
 
-use crate::convert::{date, sim_error, tell};
+use crate::convert::{date, report_progress, sim_error};
 use crate::mysql::database_of;
 use headrace_catalog::{Catalog, Deployment, StorageSpec};
 use headrace_sim::mysql::interval::TransactionLoad;
@@ -34,7 +34,7 @@ struct SearchArgs {
 }
 
 impl SearchArgs {
-    /// The load times a factor. Clients are whole: a part of one counts as one, less what
+    /// Returns the load times a factor. Clients are whole: a part of one counts as one, less what
     /// multiplying leaves of rounding.
     fn load(&self, load_by: f64) -> TransactionLoad {
         match (self.clients, self.arrivals_tps) {
@@ -117,7 +117,7 @@ fn transaction_candidates<'py>(
         };
         let total = candidates.len().max(1) as f64;
         match &worlds[..] {
-            [world] => Ok(vec![search(world, &mut |done| tell(&progress, done as f64 / total))?]),
+            [world] => Ok(vec![search(world, &mut |done| report_progress(&progress, done as f64 / total))?]),
             // Signals are let in between calls: one call of this kind is short.
             many => many.par_iter().map(|world| search(world, &mut |_| true)).collect::<Result<Vec<_>, SimError>>(),
         }
@@ -125,6 +125,7 @@ fn transaction_candidates<'py>(
     outcomes.map_err(sim_error)?.iter().map(|outcomes| columns(py, outcomes, names.as_deref())).collect()
 }
 
+/// Returns outcomes as columns; `names`: those that are wanted besides `status`, None for all.
 fn columns<'py>(py: Python<'py>, outcomes: &[DatabaseOutcome], names: Option<&[String]>) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
     let selects = |name: &str| names.is_none_or(|names| names.iter().any(|selected| selected == name));

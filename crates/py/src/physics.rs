@@ -1,9 +1,10 @@
 //! Rules of the model that Python asks for one by one, so that it needs no copy of them.
 
+use crate::catalog::read_storage;
 use crate::convert::{catalog_error, date, sim_error, to_python, CoreError};
 use crate::mysql::database_of;
 use crate::simulate::open_load;
-use headrace_catalog::{Catalog, StorageSpec, VolumeLimits};
+use headrace_catalog::{Catalog, VolumeLimits};
 use headrace_model::accounting::StorageCost;
 use headrace_model::bucket::{self, Bucket};
 use headrace_model::rates::default_optimizing;
@@ -17,16 +18,12 @@ use headrace_sim::mysql::{database, interval, pauses, purge, CheckpointLaw, Clie
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-fn parse(storage: &str) -> PyResult<StorageSpec> {
-    storage.parse().map_err(|error| catalog_error(&error))
-}
-
 /// Returns the I/Os that reads and writes of a storage become on its volumes, and the units they
 /// are counted in: members, data_members, copies, ios_per_read, ios_per_write, reads_per_write (of
 /// those), chunk_kib (None for a single volume), unit_kib, hdd_unit_kib, hdd_merge_kib.
 #[pyfunction]
 fn storage_cost<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound<'py, PyAny>> {
-    to_python(py, &StorageCost::of(&parse(storage)?))
+    to_python(py, &StorageCost::of(&read_storage(storage)?))
 }
 
 /// Returns the demand of an open load on all volumes of a storage together, copies and parity
@@ -34,28 +31,29 @@ fn storage_cost<'py>(py: Python<'py>, storage: &str) -> PyResult<Bound<'py, PyAn
 /// count, for volumes of any type).
 #[pyfunction]
 fn demand_on_volumes<'py>(py: Python<'py>, load: &Bound<'py, PyAny>, storage: &str) -> PyResult<Bound<'py, PyDict>> {
-    let rows = measure::on_volumes(&open_load(load)?, &parse(storage)?);
+    let rows = measure::on_volumes(&open_load(load)?, &read_storage(storage)?);
     let columns = PyDict::new(py);
     macro_rules! columns { ($($name:ident),*) => { $( columns.set_item(stringify!($name), rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* }; }
     columns!(t_s, duration_s, iops, mib_s, hdd_mib_s);
     Ok(columns)
 }
 
-/// GiB of cache a memory has room for: `share` of it (None: CACHE_SHARE), with room left for
-/// everything else.
+/// Returns the GiB of cache that a memory has room for: `share` of it (None: CACHE_SHARE), with
+/// room left for everything else.
 #[pyfunction]
 #[pyo3(signature = (memory_gib, share=None))]
 fn cache_gib_for(memory_gib: f64, share: Option<f64>) -> f64 {
     settings::cache_gib_for(memory_gib, share)
 }
 
-/// Pages that the page cleaner keeps free, on average, by flavour and version.
+/// Returns the pages that the page cleaner keeps free, on average, by flavour and version.
 #[pyfunction]
 fn innodb_free_pages(flavor: &str, version: &str, pool_bytes: f64, vcpus: u32) -> f64 {
     settings::free_pages(flavor, version, pool_bytes, vcpus)
 }
 
-/// Bytes of the buffer pool that a server makes of what is set, by flavour and version.
+/// Returns the bytes of the buffer pool that a server makes where `asked_bytes` are set, by flavour
+/// and version.
 #[pyfunction]
 fn innodb_pool_bytes(flavor: &str, version: &str, asked_bytes: f64, vcpus: u32) -> f64 {
     settings::pool_bytes(flavor, version, asked_bytes, vcpus)
@@ -64,13 +62,13 @@ fn innodb_pool_bytes(flavor: &str, version: &str, asked_bytes: f64, vcpus: u32) 
 /// Returns the behavior of a server whose redo log fills, by flavor and version.
 #[pyfunction]
 fn checkpoint_law<'py>(py: Python<'py>, flavor: &str, version: &str) -> PyResult<Bound<'py, PyAny>> {
-    to_python(py, &CheckpointLaw::of(flavor, version))
+    to_python(py, &CheckpointLaw::of_server(flavor, version))
 }
 
-/// The page cleaner of a server where nothing is set, by flavour and version.
+/// Returns the page cleaner of a server where nothing is set, by flavour and version.
 #[pyfunction]
 fn page_cleaner<'py>(py: Python<'py>, flavor: &str, version: &str) -> PyResult<Bound<'py, PyAny>> {
-    to_python(py, &PageCleaner::of(flavor, version))
+    to_python(py, &PageCleaner::of_server(flavor, version))
 }
 
 /// Returns a database under a server's settings: flush_log_at_trx_commit, log_bin, sync_binlog
@@ -87,9 +85,9 @@ fn database_under<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, settings: 
     to_python(py, &settings.on(&database_of(database)?).map_err(sim_error)?)
 }
 
-/// A database of HammerDB's TPROC-C, calibrated on a server of the flavor `from_flavor`, on one of
-/// another flavor and version: with its page cleaner, its redo and binary log; flavors are mysql
-/// and mariadb.
+/// Returns a database of HammerDB's TPROC-C, calibrated on a server of the flavor `from_flavor`, on
+/// one of another flavor and version: with its page cleaner, its redo and binary log; flavors are
+/// mysql and mariadb.
 #[pyfunction]
 fn mysql_on_flavor<'py>(
     py: Python<'py>,
@@ -102,8 +100,8 @@ fn mysql_on_flavor<'py>(
     to_python(py, &settings::on_flavor(&database_of(database)?, from, (to, version)).map_err(sim_error)?)
 }
 
-/// A database calibrated with a cache of `cache_bytes` behind one of `other_bytes`; `changed`: per
-/// class of pages the share of touches that change one, where known.
+/// Returns a database calibrated with a cache of `cache_bytes` behind one of `other_bytes`;
+/// `changed`: per class of pages the share of touches that change one, where known.
 #[pyfunction]
 #[pyo3(signature = (database, cache_bytes, other_bytes, changed=None))]
 fn cache_after<'py>(
@@ -119,9 +117,9 @@ fn cache_after<'py>(
     to_python(py, &settings::behind_cache(&database_of(database)?, cache_bytes, other_bytes, changed.as_deref()))
 }
 
-/// A database measured in a cache of some bytes at some transactions a second (`of_run`) in another
-/// cache and at another rate (`target`), with what purge reads again there; `changed`: per class of
-/// pages the share of touches that change one.
+/// Returns a database measured in a cache of some bytes at some transactions a second (`of_run`) in
+/// another cache and at another rate (`target`), with what purge reads again there; `changed`: per
+/// class of pages the share of touches that change one.
 #[pyfunction]
 fn purged_at<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, of_run: (f64, f64), target: (f64, f64), changed: Vec<f64>) -> PyResult<Bound<'py, PyAny>> {
     if [of_run.0, of_run.1, target.0, target.1].iter().any(|value| !(*value > 0.0 && value.is_finite())) {
@@ -142,15 +140,16 @@ fn pool_pauses(py: Python<'_>, pool_gib: f64, tps: f64, calibrated_tps: f64, sec
     to_python(py, &pauses::pauses(pool_gib, tps, calibrated_tps, seconds))
 }
 
-/// Relative standard deviation that chance gives the mean of a run of `seconds` at `tps`, by the
-/// `noise` of a database.
+/// Returns the relative standard deviation that chance gives the mean of a run of `seconds` at
+/// `tps`, by the `noise` of a database.
 #[pyfunction]
 fn noise_of_mean(noise: &Bound<'_, PyAny>, tps: f64, seconds: f64) -> PyResult<f64> {
     let noise: Noise = pythonize::depythonize(noise)?;
     Ok(noise.of_mean(tps, seconds))
 }
 
-/// The table of clients of a database at another speed of a core; as it is where one is not known.
+/// Returns the table of clients of a database at another speed of a core; as it is where one is not
+/// known.
 #[pyfunction]
 #[pyo3(signature = (clients, core_speed))]
 fn clients_at_speed<'py>(py: Python<'py>, clients: &Bound<'py, PyAny>, core_speed: Option<f64>) -> PyResult<Bound<'py, PyAny>> {
@@ -158,8 +157,8 @@ fn clients_at_speed<'py>(py: Python<'py>, clients: &Bound<'py, PyAny>, core_spee
     to_python(py, &clients.at_speed(core_speed))
 }
 
-/// Transactions a second that the processors of an instance allow; `clients`: the table of a
-/// database, `instance`: as `instance` gives it (its vcpus, threads_per_core and core_speed).
+/// Returns the transactions a second that the processors of an instance allow; `clients`: the table
+/// of a database, `instance`: as `instance` gives it (its vcpus, threads_per_core and core_speed).
 #[pyfunction]
 fn processors_tps(clients: &Bound<'_, PyAny>, instance: &Bound<'_, PyAny>) -> PyResult<f64> {
     let processors = Processors {
@@ -185,10 +184,10 @@ fn least_responses<'py>(py: Python<'py>, clients: &Bound<'_, PyAny>) -> PyResult
     Ok(answer)
 }
 
-/// 95th percentiles of response times, ms, around their means, by the pages that a transaction
-/// reads and how much longer than its time without I/O it takes; where the cache is `full` some
-/// wait behind a burst, of which a page takes `page_ms`.
-/// `running_pages`: that the transactions which run at a time write.
+/// Returns the 95th percentiles of response times, ms, around their means, by the pages that a
+/// transaction reads and how much longer than its time without I/O it takes; where the cache is
+/// `full` some wait behind a burst, of which a page takes `page_ms`. `running_pages`: that the
+/// transactions which run at a time write.
 #[pyfunction]
 fn p95_behind_bursts(
     database: &Bound<'_, PyAny>,
@@ -209,10 +208,10 @@ fn p95_behind_bursts(
         .collect())
 }
 
-/// Pages of the burst behind which the 95th percentile of waits is `wait_ms`, where behind a page
-/// that all meet it is `page_wait_ms`; `running_pages`: that the transactions which run at a time
-/// write. Returns the pages and the wait behind them, ms: less than `wait_ms` where that is longer
-/// than any burst's.
+/// Returns the pages of the burst behind which the 95th percentile of waits is `wait_ms`, where
+/// behind a page that all meet it is `page_wait_ms`, and the wait behind them, ms; `running_pages`:
+/// those that the transactions which run at a time write. The wait is less than `wait_ms` where
+/// that is longer than any burst's.
 #[pyfunction]
 fn pages_of_burst(wait_ms: f64, page_wait_ms: f64, running_pages: f64) -> (f64, f64) {
     let pages = interval::Burst::pages_of(wait_ms, page_wait_ms, running_pages);
@@ -220,38 +219,39 @@ fn pages_of_burst(wait_ms: f64, page_wait_ms: f64, running_pages: f64) -> (f64, 
     (pages, 1e3 * interval::Burst { pages, page_s, running_pages }.p95_wait_s())
 }
 
-/// Processor time of a transaction on a core by itself, ms; `clients`: the table of a database.
+/// Returns the processor time of a transaction on a core by itself, ms; `clients`: the table of a
+/// database.
 #[pyfunction]
 fn core_ms(clients: &Bound<'_, PyAny>) -> PyResult<f64> {
     let clients: Clients = pythonize::depythonize(clients)?;
     Ok(clients.core_ms())
 }
 
-/// Processor time of a transaction with `ios` I/Os among this number of clients, ms as a database
-/// has it, on `vcpus` virtual CPUs, `threads_per_core` of them in a core; `clients`: the table of a
-/// database.
+/// Returns the processor time of a transaction with `ios` I/Os among this number of clients, ms as
+/// a database has it, on `vcpus` virtual CPUs, `threads_per_core` of them in a core; `clients`: the
+/// table of a database.
 #[pyfunction]
 fn cpu_ms_among(clients: &Bound<'_, PyAny>, count: f64, ios: f64, vcpus: u32, threads_per_core: u32) -> PyResult<f64> {
     let clients: Clients = pythonize::depythonize(clients)?;
     let machine = Machine { threads_per_core: Some(threads_per_core), alone_faster: None };
-    let processors = Processors::of(None, Some(vcpus), &machine);
+    let processors = Processors::resolve(None, Some(vcpus), &machine);
     Ok(processors.map_or(0.0, |processors| clients.cpu_ms_among(count, ios, &processors)))
 }
 
-/// Processor time of a transaction as a database has it, ms: from the time that its processors were
-/// busy with it, ms of one virtual CPU, while `busy_share` of them were at work, `threads_per_core`
-/// of them in a core; `own_vcpus`: how many there are on a machine of one's own, `alone_faster`:
-/// its clock of a core alone over that of all.
+/// Returns the processor time of a transaction as a database has it, ms: from the time that its
+/// processors were busy with it, ms of one virtual CPU, while `busy_share` of them were at work,
+/// `threads_per_core` of them in a core; `own_vcpus`: how many there are on a machine of one's own,
+/// `alone_faster`: its clock of a core alone over that of all.
 #[pyfunction]
 #[pyo3(signature = (busy_ms, busy_share, threads_per_core, own_vcpus=None, alone_faster=None))]
 fn processor_ms(busy_ms: f64, busy_share: f64, threads_per_core: u32, own_vcpus: Option<u32>, alone_faster: Option<f64>) -> f64 {
     // Instances are told at the clock of all cores, however many.
     let alone_faster = if own_vcpus.is_some() { alone_faster } else { Some(1.0) };
     let machine = Machine { threads_per_core: Some(threads_per_core), alone_faster };
-    Processors::of(None, Some(own_vcpus.unwrap_or(2)), &machine).map_or(0.0, |processors| interval::processor_ms(busy_ms, busy_share, &processors))
+    Processors::resolve(None, Some(own_vcpus.unwrap_or(2)), &machine).map_or(0.0, |processors| interval::processor_ms(busy_ms, busy_share, &processors))
 }
 
-/// (I/Os, bytes) of a page written back, with the doublewrite area or without.
+/// Returns (I/Os, bytes) of a page written back, with the doublewrite area or without.
 #[pyfunction]
 #[pyo3(signature = (page_bytes=16_384.0, doublewrite=true))]
 fn page_write_cost(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
@@ -279,15 +279,15 @@ fn modification_rules<'py>(py: Python<'py>, as_of: &str, used_gib: u64) -> PyRes
     Ok(answer)
 }
 
-/// Seconds until `level` tokens are gone while `demand` a second are taken and `refill` come back;
-/// infinite where no more is taken than comes back.
+/// Returns the seconds until `level` tokens are gone while `demand` a second are taken and `refill`
+/// come back; infinite where no more is taken than comes back.
 #[pyfunction]
 fn seconds_to_empty(level: f64, demand: f64, refill: f64) -> f64 {
     bucket::seconds_to_empty(level, demand, refill)
 }
 
-/// Credit balances: of each member of a storage and of the instance in front of it, None where
-/// there are none: `capacity` and `refill` a second, in I/Os or bytes (`unit`).
+/// Returns the credit balances of each member of a storage and of the instance in front of it, None
+/// where there are none: `capacity` and `refill` a second, in I/Os or bytes (`unit`).
 #[pyfunction]
 #[pyo3(signature = (storage, as_of=None, instance=None))]
 fn credit_buckets<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>, instance: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
@@ -300,7 +300,7 @@ fn credit_buckets<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>, inst
         Ok(entry)
     };
     let host = instance.map(|name| catalog.instance(name, day)).transpose().map_err(|error| catalog_error(&error))?;
-    let limits = catalog.storage_limits(&parse(storage)?, day, host.as_ref()).map_err(|error| catalog_error(&error))?;
+    let limits = catalog.storage_limits(&read_storage(storage)?, day, host.as_ref()).map_err(|error| catalog_error(&error))?;
     let member = |limits: &VolumeLimits| {
         let unit = if limits.io_burst.is_some() { "ios" } else { "bytes" };
         credits_of(limits).map(|bucket| describe(&bucket, unit)).transpose()

@@ -1,6 +1,6 @@
 //! Records of real devices, replayed.
 
-use crate::convert::{tell, to_python, CoreError};
+use crate::convert::{report_progress, to_python, CoreError};
 use headrace_sim::replay::{self, ReplayError};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -16,7 +16,7 @@ fn replay_record(py: Python<'_>, path: PathBuf, progress: Option<Py<PyAny>>) -> 
     let failed = |rule: String| CoreError::new_err((name.clone(), rule, "docs/semantics.md", "give a file of `headrace volume record`"));
     let file = File::open(&path).map_err(|error| failed(error.to_string()))?;
     let bytes = file.metadata().map(|about| about.len().max(1)).unwrap_or(1) as f64;
-    let replayed = py.detach(|| replay::replay(file, &mut |done| tell(&progress, done as f64 / bytes)));
+    let replayed = py.detach(|| replay::replay(file, &mut |done| report_progress(&progress, done as f64 / bytes)));
     match replayed {
         Ok(replayed) => Ok(to_python(py, &replayed)?.unbind()),
         Err(ReplayError::Interrupted) => Err(PyKeyboardInterrupt::new_err(())),

@@ -25,7 +25,7 @@ fn replica_applier<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, changed: 
     Ok(answer)
 }
 
-/// A replica's settings by flavour and version where nothing is set.
+/// Returns a replica's settings by flavour and version where nothing is set.
 #[pyfunction]
 fn replica_settings<'py>(py: Python<'py>, flavor: &str, version: &str) -> PyResult<Bound<'py, PyAny>> {
     to_python(py, &ReplicaSettings::of_version(flavor, version).map_err(sim_error)?)
@@ -74,7 +74,7 @@ fn replica_summaries<'py>(
             .par_iter()
             .map(|database| {
                 let mut followed = FollowedCaches::default();
-                followed.of(database, source.cache_bytes);
+                followed.follow(database, source.cache_bytes);
                 followed
             })
             .collect();

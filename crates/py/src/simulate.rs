@@ -1,6 +1,6 @@
 //! Simulations: one storage in either form, or many candidates at once.
 
-use crate::convert::{catalog_error, date, refused, sim_error, tell, to_python, CoreError};
+use crate::convert::{catalog_error, date, refused, report_progress, sim_error, to_python, CoreError};
 use headrace_catalog::Catalog;
 use headrace_model::first_touch::SnapshotOrigin;
 use headrace_model::latency::LatencyTable;
@@ -78,7 +78,8 @@ struct ModificationArgs {
     optimizing_until_s: f64,
 }
 
-fn member_exists(setup: &Setup, member: usize) -> Result<(), SimError> {
+/// Refuses a member that the storage does not have; members count from 0.
+fn check_member(setup: &Setup, member: usize) -> Result<(), SimError> {
     let members = setup.limits.len();
     if member < members {
         return Ok(());
@@ -87,9 +88,11 @@ fn member_exists(setup: &Setup, member: usize) -> Result<(), SimError> {
     Err(SimError::refused("member", member, rule, format!("Give 0 to {}.", members - 1)))
 }
 
-fn apply(setup: &mut Setup, options: SimulationOptions, as_of: headrace_catalog::NaiveDate) -> Result<(), SimError> {
+/// Sets the options and events of a simulation in `setup`; refuses members that do not exist and a
+/// modification to a smaller size.
+fn apply_options(setup: &mut Setup, options: SimulationOptions, as_of: headrace_catalog::NaiveDate) -> Result<(), SimError> {
     for &member in options.degradations.iter().map(|(member, _)| member).chain(&options.failed_members) {
-        member_exists(setup, member)?;
+        check_member(setup, member)?;
     }
     let model = &mut setup.options;
     model.merge = options.merge.unwrap_or(model.merge);
@@ -117,6 +120,7 @@ fn apply(setup: &mut Setup, options: SimulationOptions, as_of: headrace_catalog:
     Ok(())
 }
 
+/// Returns the cycle of a name.
 pub(crate) fn cycle_named(name: &str) -> PyResult<Cycle> {
     match name {
         "first" => Ok(Cycle::First),
@@ -160,7 +164,7 @@ fn simulate<'py>(
         })?
         .unwrap_or_default();
     let mut setup = Setup::resolve(storage, instance, day).map_err(sim_error)?;
-    apply(&mut setup, options, day).map_err(sim_error)?;
+    apply_options(&mut setup, options, day).map_err(sim_error)?;
     (setup.seed, setup.start_balance_percent) = (seed, start_balance_percent);
     let by_event = match form {
         "events" => true,
@@ -171,7 +175,7 @@ fn simulate<'py>(
         return settled_to_python(py, &setup, &load, by_event, interval_s);
     }
     let run = py.detach(|| {
-        let mut report = |done: f64| tell(&progress, done);
+        let mut report = |done: f64| report_progress(&progress, done);
         match &load {
             LoadArgs::Closed(load) => {
                 let seconds = seconds.unwrap_or(60.0);
@@ -193,6 +197,7 @@ fn simulate<'py>(
     run_to_python(py, &run.map_err(sim_error)?, None)
 }
 
+/// Repeats an open load until its balances settle; refuses a closed load and the per-I/O form.
 fn settled_to_python<'py>(py: Python<'py>, setup: &Setup, load: &LoadArgs, by_event: bool, interval_s: f64) -> PyResult<Bound<'py, PyDict>> {
     let LoadArgs::Open(load) = load else {
         let hint = "leave the cycle out, or give demand over time";
@@ -206,6 +211,7 @@ fn settled_to_python<'py>(py: Python<'py>, setup: &Setup, load: &LoadArgs, by_ev
     run_to_python(py, &Run { rows, summary: repeated.summary.clone() }, Some(&repeated))
 }
 
+/// Returns rows as columns, the summary, and what is known of the cycles as `repeated`.
 fn run_to_python<'py>(py: Python<'py>, run: &Run, repeated: Option<&Repeated>) -> PyResult<Bound<'py, PyDict>> {
     let rows = PyDict::new(py);
     macro_rules! columns {
@@ -229,7 +235,7 @@ fn run_to_python<'py>(py: Python<'py>, run: &Run, repeated: Option<&Repeated>) -
     Ok(answer)
 }
 
-/// An open load as Python hands it over.
+/// Reads an open load as Python hands it over; refuses a closed one.
 pub(crate) fn open_load(load: &Bound<'_, PyAny>) -> PyResult<OpenLoad> {
     match LoadArgs::read(load)? {
         LoadArgs::Open(load) => Ok(load),
@@ -285,11 +291,13 @@ fn evaluate<'py>(
             .collect::<Result<Vec<_>, SimError>>()?;
         let search = DemandSearch { load: &demand.load, as_of: day, instances: &instances, start_balance_percent, cycle, prune_above };
         let total = candidates.len().max(1) as f64;
-        search::evaluate(&search, &demand.memory, &candidates, &mut |done| tell(&progress, done as f64 / total))
+        search::evaluate(&search, &demand.memory, &candidates, &mut |done| report_progress(&progress, done as f64 / total))
     });
     outcomes_to_python(py, &outcomes.map_err(sim_error)?)
 }
 
+/// Returns outcomes as columns, in their order; a number is None where a candidate was not
+/// simulated.
 pub(crate) fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[DemandOutcome]) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
     let status = |outcome: &DemandOutcome| match outcome {
@@ -330,7 +338,7 @@ pub(crate) fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[DemandOutcome
     Ok(columns)
 }
 
-/// Quantiles of a type's own latency for requests of `bytes`, us.
+/// Returns the quantiles of a type's own latency for requests of `bytes`, us.
 #[pyfunction]
 #[pyo3(signature = (volume_type, op, quantiles, *, bytes=16_384, as_of=None))]
 fn latency_quantiles(volume_type: &str, op: &str, quantiles: Vec<f64>, bytes: u32, as_of: Option<&str>) -> PyResult<Vec<f64>> {
@@ -344,7 +352,7 @@ fn latency_quantiles(volume_type: &str, op: &str, quantiles: Vec<f64>, bytes: u3
     Ok(quantiles.iter().map(|&q| table.quantile_ns(q, bytes) as f64 / 1e3).collect())
 }
 
-/// Rows of the latency table with source and confidence.
+/// Returns the rows of the latency table with source and confidence.
 #[pyfunction]
 fn latency_profiles(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     to_python(py, &headrace_model::latency::LatencyProfile::all())

@@ -117,7 +117,7 @@ pub fn replay(input: impl Read, progress: BytesProgress<'_>) -> Result<Replayed,
     };
     let mut replay = Replay::new(&saved);
     while let Some(frame) = source.next(Frame::decode, progress)? {
-        replay.take(&frame).map_err(|rule| ReplayError::Damaged { at: source.part_at, rule })?;
+        replay.repeat_frame(&frame).map_err(|rule| ReplayError::Damaged { at: source.part_at, rule })?;
     }
     Ok(replay.finish(source.has_rest()))
 }
@@ -153,6 +153,7 @@ impl<R: Read> RecordReader<R> {
         }
     }
 
+    /// Reads the next part of the file behind the bytes that are not decoded yet.
     fn fill(&mut self) -> Result<(), ReplayError> {
         self.bytes.drain(..self.used);
         self.before += self.used as u64;
@@ -170,6 +171,7 @@ impl<R: Read> RecordReader<R> {
         Ok(())
     }
 
+    /// Returns whether bytes are left that form no whole frame.
     fn has_rest(&self) -> bool {
         self.bytes.len() > self.used
     }
@@ -187,19 +189,20 @@ struct Replay {
 }
 
 impl Replay {
+    /// Makes the host that a record begins with.
     fn new(saved: &SavedHost) -> Replay {
         let late = Histogram::new_with_bounds(1, LATEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid");
         let host = Host::from_saved(saved);
         Replay { host, begun: saved.now, last: saved.now, requests: 0, changes: 0, equal: 0, first_difference: None, late }
     }
 
-    /// Repeats a frame; the rule it breaks when the device cannot have written it.
-    fn take(&mut self, frame: &Frame) -> Result<(), String> {
+    /// Repeats a frame; the error is the rule that it breaks when a device cannot have written it.
+    fn repeat_frame(&mut self, frame: &Frame) -> Result<(), String> {
         match frame {
             Frame::Request { device, member, now, io, decision } => {
                 self.reach(*now)?;
                 let submission = Submission { device: usize::from(*device), member: member.map(usize::from), now: *now, io: *io };
-                self.ask(&submission, decision)
+                self.compare_request(&submission, decision)
             }
             Frame::Change { now, change } => {
                 self.reach(*now)?;
@@ -219,6 +222,8 @@ impl Replay {
         }
     }
 
+    /// Sets the time of the replay; the error names times that run backwards or are beyond any
+    /// device's.
     fn reach(&mut self, now: Nanos) -> Result<(), String> {
         if now < self.last || now > LAST_MOMENT {
             return Err(format!("its time, {} ns, does not follow {} ns", now.0, self.last.0));
@@ -227,7 +232,9 @@ impl Replay {
         Ok(())
     }
 
-    fn ask(&mut self, submission: &Submission, recorded: &Decision) -> Result<(), String> {
+    /// Submits a request again and compares the decision with the recorded one; the error says why
+    /// no device can have taken it.
+    fn compare_request(&mut self, submission: &Submission, recorded: &Decision) -> Result<(), String> {
         let members = self.host.devices.get(submission.device).map_or(0, |device| device.members().len());
         if members <= submission.member.unwrap_or(0) {
             return Err(format!("{submission}: there is no such device in the record"));
@@ -243,12 +250,14 @@ impl Replay {
         if replayed.as_ref() == Some(recorded) {
             self.equal += 1;
         } else if self.first_difference.is_none() {
-            let replayed = replayed.map_or_else(|| "nothing".to_string(), |decision| words_of(&decision));
-            self.first_difference = Some(Difference { request: self.requests, arrival: submission.to_string(), recorded: words_of(recorded), replayed });
+            let replayed = replayed.map_or_else(|| "nothing".to_string(), |decision| describe_decision(&decision));
+            self.first_difference =
+                Some(Difference { request: self.requests, arrival: submission.to_string(), recorded: describe_decision(recorded), replayed });
         }
         Ok(())
     }
 
+    /// Returns the counts of the replay.
     fn finish(self, cut_tail: bool) -> Replayed {
         let Replay { begun, last, requests, changes, equal, first_difference, late, .. } = self;
         Replayed { requests, changes, equal, first_difference, lateness: lateness_of(&late), span: last.since(begun), cut_tail }
@@ -273,11 +282,13 @@ impl fmt::Display for Submission {
     }
 }
 
-fn words_of(decision: &Decision) -> String {
+/// Writes a decision as text.
+fn describe_decision(decision: &Decision) -> String {
     let verdict = if decision.verdict == headrace_model::Verdict::Ok { "ok" } else { "failed" };
     format!("start {} ns, complete {} ns, cap {}, {verdict}", decision.start.0, decision.complete.0, decision.cap.name())
 }
 
+/// Returns the quantiles of lateness, ns, and its histogram with bounds of 1, 2, 5, 10, ... us.
 fn lateness_of(late: &Histogram<u64>) -> Lateness {
     if late.is_empty() {
         return Lateness::default();

@@ -159,7 +159,7 @@ impl Summary {
         self.unlucky.map_or(self.worst_p99_ms, |unlucky| Some(unlucky.worst_p99_ms))
     }
 
-    /// Notes a balance.
+    /// Lowers the lowest credit balance to `percent` at `at_s`, if that is lower.
     pub(crate) fn see_balance(&mut self, at_s: f64, percent: Option<f64>) {
         if let Some(percent) = percent {
             if self.lowest_balance_percent.is_none_or(|lowest| percent < lowest) {
@@ -169,7 +169,8 @@ impl Summary {
         }
     }
 
-    /// Notes the instance's balances.
+    /// Lowers the lowest balance of the instance to those of I/Os and bytes, percent, if one is
+    /// lower.
     pub(crate) fn see_instance_balance(&mut self, percents: [Option<f64>; 2]) {
         for percent in percents.into_iter().flatten() {
             let lowest = self.lowest_instance_balance_percent.get_or_insert(percent);

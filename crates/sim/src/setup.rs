@@ -59,7 +59,8 @@ impl Setup {
         }
     }
 
-    /// Returns the host with this device alone.
+    /// Makes the host with this device alone: at its start balance, with its snapshot, faults and
+    /// modification.
     pub fn host(&self) -> Host {
         let mut device = Device::new(&self.storage, &self.limits, &self.options, self.seed);
         let mut instance = self.instance.as_ref().map(|limits| Instance::new(limits, self.options.saved_second));
@@ -78,7 +79,7 @@ impl Setup {
             device.members_mut().iter_mut().for_each(|member| member.created_from_snapshot(&share));
         }
         for (index, member) in device.members_mut().iter_mut().enumerate() {
-            member.degrade(Nanos::ZERO, self.degradations.iter().filter(|(of, _)| *of == index).map(|(_, event)| *event));
+            member.degrade(Nanos::ZERO, self.degradations.iter().filter(|(degraded, _)| *degraded == index).map(|(_, event)| *event));
             member.set_failed(self.failed_members.contains(&index));
             if let Some(change) = &self.modification {
                 member.modify(Nanos::ZERO, change.clone());
@@ -108,12 +109,13 @@ impl Setup {
         self.storage.members.iter().all(|member| member.volume_type == VolumeType::InstanceStore)
     }
 
+    /// Returns whether rates change during the run: by degradation events or a modification.
     pub(crate) fn has_events(&self) -> bool {
         !self.degradations.is_empty() || self.modification.is_some()
     }
 
-    /// Rates of a member on average over an interval, and the limits its accounting and credits
-    /// follow.
+    /// Returns the rates of a member on average over an interval, and the limits its accounting and
+    /// credits follow.
     pub(crate) fn rates_around<'a>(&'a self, member: usize, limits: &'a VolumeLimits, t_s: f64, seconds: f64) -> (Rates, &'a VolumeLimits) {
         let middle = Nanos(((t_s + seconds / 2.0) * 1e9) as u64);
         let mut rates = Rates::of(limits);
@@ -133,7 +135,7 @@ impl Setup {
             }
         }
         let mut caps_share = 1.0;
-        for (_, event) in self.degradations.iter().filter(|(of, _)| *of == member) {
+        for (_, event) in self.degradations.iter().filter(|(degraded, _)| *degraded == member) {
             let overlap = event.until.as_secs_f64().min(t_s + seconds) - event.from.as_secs_f64().max(t_s);
             caps_share -= (overlap / seconds).clamp(0.0, 1.0) * (1.0 - event.caps_per_mille as f64 / 1_000.0);
         }

@@ -3,7 +3,7 @@
 //!
 //! Random cases print their classes and seed when they fail.
 
-use headrace_sim::mysql::cache::{Cache, Moved, Written};
+use headrace_sim::mysql::cache::{Cache, PageCounts, Written};
 use headrace_sim::mysql::warmup::At;
 use headrace_sim::mysql::{standard, Compaction, Database, LastOrders, PageClass, Popularity, StorageEngine, WarmUp};
 use proptest::prelude::*;
@@ -58,13 +58,13 @@ struct List {
     inside: Vec<bool>,
     first: Vec<bool>,
     evicting: bool,
-    moved: Moved,
+    moved: PageCounts,
 }
 
 impl List {
     fn new(all: usize, capacity: usize, rules: Rules) -> List {
         let pages = Vec::with_capacity(capacity + 1);
-        List { rules, capacity, pages, inside: vec![false; all], first: vec![false; all], evicting: false, moved: Moved::default() }
+        List { rules, capacity, pages, inside: vec![false; all], first: vec![false; all], evicting: false, moved: PageCounts::default() }
     }
 
     fn touch(&mut self, page: u32) {
@@ -124,15 +124,15 @@ impl Touches {
     }
 }
 
-fn add(to: &mut Moved, more: &Moved) {
+fn add(to: &mut PageCounts, more: &PageCounts) {
     to.reads += more.reads;
     to.evicted_first += more.evicted_first;
     to.evicted_later += more.evicted_later;
 }
 
 /// Lets `tx` transactions pass in steps of at most `share` of the cache.
-fn pass_in_steps(cache: &mut Cache, tx: f64, share: f64) -> Moved {
-    let (mut remaining, mut moved) = (tx, Moved::default());
+fn pass_in_steps(cache: &mut Cache, tx: f64, share: f64) -> PageCounts {
+    let (mut remaining, mut moved) = (tx, PageCounts::default());
     while remaining > 0.0 {
         let step = remaining.min(share * cache.capacity() / cache.reads_per_tx().max(1e-12));
         add(&mut moved, &cache.pass(step));
@@ -164,7 +164,7 @@ proptest! {
         let capacity = (share * popularity.pages()).floor();
         let (mut cache, mut list) = (cold(&popularity, capacity, rules), List::new(popularity.pages() as usize, capacity as usize, rules));
         let mut touches = Touches::new(&popularity, seed);
-        let mut fluid = Moved::default();
+        let mut fluid = PageCounts::default();
         for window in 0..28 {
             // A quarter of the cache is read in each, unless it takes too long.
             let (before, by_then) = (list.moved.clone(), fluid.clone());

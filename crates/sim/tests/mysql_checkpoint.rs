@@ -53,7 +53,7 @@ fn mean(rows: &[Second], of: impl Fn(&Second) -> f64) -> f64 {
 /// Without pressure the law changes no bit of a run, in either form.
 #[test]
 fn a_log_that_does_not_fill_changes_nothing() {
-    let laws = [None, Some(CheckpointLaw::of("mysql", "5.7.22")), Some(CheckpointLaw::of("mariadb", "10.11"))];
+    let laws = [None, Some(CheckpointLaw::of_server("mysql", "5.7.22")), Some(CheckpointLaw::of_server("mariadb", "10.11"))];
     let bits = |rows: &[Second]| rows.iter().map(|row| [row.tps.to_bits(), row.iops.to_bits(), row.p95_ms.to_bits()]).collect::<Vec<_>>();
     let intervals = laws.map(|law| bits(&rows(&full_log(1e6, law), 1.0, 60)));
     assert!(intervals[0] == intervals[1] && intervals[0] == intervals[2]);
@@ -66,7 +66,7 @@ fn a_log_that_does_not_fill_changes_nothing() {
 /// seconds more or less is an eighth of the run.
 #[test]
 fn both_forms_stop_alike() {
-    let database = full_log(900.0, Some(CheckpointLaw::of("mysql", "5.7.22")));
+    let database = full_log(900.0, Some(CheckpointLaw::of_server("mysql", "5.7.22")));
     let interval = &rows(&database, 1.0, 90)[10..];
     let events = on(&database, 1.0, 90, |scenario| clients::run(scenario, &mut quiet).unwrap().rows);
     let events = &events[10..];
@@ -81,7 +81,7 @@ fn both_forms_stop_alike() {
 /// run.
 #[test]
 fn at_the_volumes_cap_stops_cost_nothing() {
-    let law = Some(CheckpointLaw::of("mysql", "5.7.22"));
+    let law = Some(CheckpointLaw::of_server("mysql", "5.7.22"));
     let free = mean(&rows(&full_log(1e9, None), 1.0, 900)[300..], |row| row.tps);
     let (fine, coarse) = (rows(&full_log(900.0, law), 1.0, 900), rows(&full_log(900.0, law), 60.0, 900));
     for (what, rows) in [("seconds", &fine[300..]), ("minutes", &coarse[5..])] {
@@ -95,7 +95,7 @@ fn at_the_volumes_cap_stops_cost_nothing() {
 /// A larger log stops later, one that is not known never.
 #[test]
 fn the_size_of_the_log_decides() {
-    let law = Some(CheckpointLaw::of("mysql", "5.7.22"));
+    let law = Some(CheckpointLaw::of_server("mysql", "5.7.22"));
     let mut database = full_log(900.0, law);
     let cold = |database: &Database| {
         on(database, 1.0, 300, |scenario| {
@@ -119,7 +119,7 @@ fn the_size_of_the_log_decides() {
 /// queue: 64 I/Os of the cleaner and those of 64 clients.
 #[test]
 fn both_forms_go_on_during_a_flush() {
-    let of = |version| full_log(900.0, Some(CheckpointLaw::of("mysql", version)));
+    let of = |version| full_log(900.0, Some(CheckpointLaw::of_server("mysql", version)));
     let rows_of = |database: &Database| (rows(database, 1.0, 90), on(database, 1.0, 90, |scenario| clients::run(scenario, &mut quiet).unwrap().rows));
     let (interval, events) = rows_of(&of("8.0.20"));
     let tps = |rows: &[Second]| mean(&rows[10..], |row| row.tps);

@@ -89,7 +89,7 @@ fn the_window_is_where_a_servers_own_rule_comes_to() {
         let pool_pages = draw(20_000.0, 40_000.0).round();
         let (pages, tps) = ((pool_pages * draw(0.4, 0.9)) as usize, draw(200.0, 1_000.0).round());
         let io_capacity = draw(500.0, 12_000.0);
-        let cleaner = PageCleaner { io_capacity, io_capacity_max: 1e6, ..PageCleaner::of("mysql", "9.7.0") };
+        let cleaner = PageCleaner { io_capacity, io_capacity_max: 1e6, ..PageCleaner::of_server("mysql", "9.7.0") };
         let mut server = Server { cleaner, pool_pages, dirty: vec![false; pages], flush_list: VecDeque::new(), average: 0.0, recent: 0.0 };
         // Two changes a transaction.
         let (mut written, mut dirty) = (0.0, 0.0);
@@ -183,7 +183,7 @@ fn mariadb_writes_at_the_low_water_of_its_redo_log() {
 /// MySQL 9.7.4 behind a standard `oltp_read_write` over 8 tables of a million rows.
 fn read_write() -> Database {
     let distribution = Distribution::Pareto { h: 0.2 };
-    let cleaner = Some(PageCleaner::of("mysql", "9.7.4"));
+    let cleaner = Some(PageCleaner::of_server("mysql", "9.7.4"));
     Oltp { distribution, cleaner, tables: 8, table_size: 1_000_000, io_capacity: 10_000.0, ..Oltp::default() }.database().unwrap()
 }
 

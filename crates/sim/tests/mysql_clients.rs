@@ -573,7 +573,7 @@ fn the_two_forms_agree_on_rounds_of_the_page_cleaner() {
         rounds.clients = Clients { base_ms: draw(4.0, 25.0), sharpness: 64.0, ..rounds.clients };
         rounds.noise = Noise { fano: 0.0, cv: 0.0 };
         rounds.dirtying = Some(Dirtying { changed: vec![0.0, draw(0.1, 0.6)], window_tx: 1e6, flush_per_tx: 1.0, revisit_tx: None, undo_pages: 0.0 });
-        rounds.cleaner = Some(PageCleaner { io_capacity: draw(2_000.0, 10_000.0), ..PageCleaner::of("mysql", "9.7.4") });
+        rounds.cleaner = Some(PageCleaner { io_capacity: draw(2_000.0, 10_000.0), ..PageCleaner::of_server("mysql", "9.7.4") });
         rounds.writes = PageWrites { flush_per_tx: 1.0, first_dirty: 1.0, later_dirty: 1.0, ..rounds.writes };
         let storage = ["gp3:1000:3000:500", "gp3:1000:6000", "2xgp3:500"][case % 3];
         let bench = Bench::new(rounds, storage, None);

@@ -67,6 +67,8 @@ pub struct DatabaseAnswer {
 const ROWS: f64 = 360.0;
 
 impl DatabaseQuestion {
+    /// Evaluates the choices, prices their volumes, and adds the course that is asked for to
+    /// `columns`.
     pub(crate) fn answer(&self, model: &mut WhatIf, columns: &mut Columns) -> Result<DatabaseAnswer, Refusal> {
         let as_of = day(self.as_of.as_deref())?;
         let database = match &self.settings {
@@ -75,7 +77,7 @@ impl DatabaseQuestion {
         };
         database.check()?;
         let (database, warm_ups) = model.caches_of(database);
-        let parts = Parts::of(&self.choices, as_of)?;
+        let parts = Parts::collect(&self.choices, as_of)?;
         let search = DatabaseSearch {
             database,
             storages: &parts.storages,
@@ -103,6 +105,7 @@ impl DatabaseQuestion {
         Ok(DatabaseAnswer { choices })
     }
 
+    /// Returns the arrivals, or else the clients.
     fn load(&self) -> TransactionLoad {
         match self.arrivals_tps {
             Some(rate) => TransactionLoad::Arrivals(vec![rate]),
@@ -110,6 +113,7 @@ impl DatabaseQuestion {
         }
     }
 
+    /// Runs the database on a choice for `seconds`, in steps of 1 s or longer.
     fn course_on(&self, choice: &ChoiceRequest, seconds: u32, database: &Database, as_of: NaiveDate) -> Result<Vec<Second>, Refusal> {
         let place = RunPlace { storage: &choice.storage, log: choice.log.as_deref(), instance: choice.instance.as_deref(), ..RunPlace::default() };
         let resolved = place.resolve(database, as_of)?;
@@ -196,7 +200,8 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(choices: &[ChoiceRequest], as_of: NaiveDate) -> Result<Parts, Refusal> {
+    /// Parses the choices and lists what they use, each once.
+    fn collect(choices: &[ChoiceRequest], as_of: NaiveDate) -> Result<Parts, Refusal> {
         let mut parts = Parts { storages: Vec::new(), hosts: Vec::new(), caches: Vec::new(), candidates: Vec::new() };
         let mut names: Vec<&str> = Vec::new();
         for choice in choices {
@@ -224,6 +229,7 @@ pub(crate) fn position<T: PartialEq>(list: &mut Vec<T>, value: T) -> usize {
     })
 }
 
+/// Makes the entry of a choice, without its price.
 fn choice_of(storage: String, outcome: &DatabaseOutcome) -> DatabaseChoice {
     let nothing = DatabaseChoice { storage, volumes_usd_month: None, status: "invalid", why: None, cap: None, figures: None };
     match outcome {

@@ -100,6 +100,7 @@ pub struct DemandAnswer {
 const WHOLE_POINT_S: f64 = 86_400.0;
 
 impl DemandQuestion {
+    /// Evaluates the storages, prices them, and adds the day that is asked for to `columns`.
     pub(crate) fn answer(&self, model: &mut WhatIf, columns: &mut Columns) -> Result<DemandAnswer, Refusal> {
         let (as_of, catalog) = (day(self.as_of.as_deref())?, Catalog::embedded());
         let prices = catalog.volume_prices(&self.region, as_of)?;
@@ -130,6 +131,7 @@ impl DemandQuestion {
         Ok(DemandAnswer { choices })
     }
 
+    /// Simulates a day on a storage: the settled one, or the first from a start balance.
     fn day_on(&self, storage: &str, load: &OpenLoad, as_of: headrace_catalog::NaiveDate) -> Result<Vec<RunRow>, Refusal> {
         let mut setup = Setup::resolve(storage, self.instance.as_deref(), as_of)?;
         setup.start_balance_percent = self.start_balance_percent;
@@ -141,6 +143,7 @@ impl DemandQuestion {
     }
 }
 
+/// Makes the entry of a storage, without its size and price.
 fn choice_of(storage: String, outcome: &DemandOutcome) -> DemandChoice {
     let nothing = DemandChoice {
         storage,

@@ -26,6 +26,7 @@ impl Refusal {
         Refusal { value: value.into(), rule: rule.into(), source: source.into(), hint: hint.into() }
     }
 
+    /// Makes the refusal of a text that cannot be read as a question.
     pub(crate) fn of_text(question: &str, error: &serde_json::Error) -> Refusal {
         let start: String = question.chars().take(REPEATED).collect();
         Refusal::new(start, format!("is not a question: {error}"), "crates/whatif", "Reload the page: it may be older than its server.")

@@ -38,6 +38,7 @@ pub struct ReplicaRequest {
 }
 
 impl ReplicaRequest {
+    /// Returns the large transactions.
     fn large(&self) -> Vec<LargeTransaction> {
         self.large.iter().map(|&(at_s, source_s, apply_s)| LargeTransaction { at_s, source_s, apply_s }).collect()
     }
@@ -63,7 +64,7 @@ impl ReplicaRequest {
         let relay = self.relay_storage.as_deref().map(setup).transpose()?;
         let own = replica_database(database, &self.applier, &self.settings, self.reads_per_tx, (source.cache_bytes, self.cache_bytes))?;
         own.check()?;
-        let (of_source, warm_up) = (followed.of(database, source.cache_bytes), followed.of(&own, self.cache_bytes));
+        let (of_source, warm_up) = (followed.follow(database, source.cache_bytes), followed.follow(&own, self.cache_bytes));
         run(&ReplicaScenario {
             source: source.scenario(database, &of_source, resolved)?,
             applier: &self.applier,
@@ -113,6 +114,7 @@ pub struct ReplicaAnswer {
 }
 
 impl ReplicaQuestion {
+    /// Runs the source and its replica, and adds the seconds of the replica to `columns`.
     pub(crate) fn answer(&self, model: &mut WhatIf, columns: &mut Columns) -> Result<ReplicaAnswer, Refusal> {
         let database = self.run.grown(model.base_of(self.database.as_ref())?)?;
         let source = self.run.request();
@@ -125,6 +127,8 @@ impl ReplicaQuestion {
 }
 
 impl ReplicaSetup {
+    /// Makes the request of a warm replica on the source's instance, with its cache and without
+    /// semi-sync.
     fn request(&self, database: &Database, source: &RunRequest) -> Result<ReplicaRequest, Refusal> {
         Ok(ReplicaRequest {
             storage: self.storage.clone(),

@@ -112,8 +112,8 @@ const MOST_CACHES: usize = 16;
 pub struct FollowedCaches(Vec<(Database, f64, Arc<WarmUp>)>);
 
 impl FollowedCaches {
-    /// Returns the cache of a database from a cold start.
-    pub fn of(&mut self, database: &Database, bytes: f64) -> Arc<WarmUp> {
+    /// Returns the cache of a database from a cold start, followed where it is not remembered.
+    pub fn follow(&mut self, database: &Database, bytes: f64) -> Arc<WarmUp> {
         if let Some((_, _, warm_up)) = self.0.iter().find(|(other, size, _)| size.to_bits() == bytes.to_bits() && other == database) {
             return Arc::clone(warm_up);
         }
@@ -161,6 +161,7 @@ impl RunSettings {
         Ok(grown)
     }
 
+    /// Refuses lengths and sizes that cannot be.
     fn check(&self) -> Result<(), Refusal> {
         let refuse = |value: String, rule: &str| Err(Refusal::new(value, rule, "headrace predict --help", "Give another value."));
         if self.seconds == 0 || self.seconds > MOST_SECONDS {
@@ -174,6 +175,7 @@ impl RunSettings {
         Ok(())
     }
 
+    /// Makes the request of the run, in steps of 1 s.
     pub(crate) fn request(&self) -> RunRequest {
         let measured_on = if self.instance.is_none() { self.vcpus_of_runs } else { None };
         RunRequest {
@@ -212,11 +214,12 @@ pub struct RunAnswer {
 }
 
 impl RunQuestion {
+    /// Runs the database, and adds its seconds to `columns`.
     pub(crate) fn answer(&self, model: &mut WhatIf, columns: &mut Columns) -> Result<RunAnswer, Refusal> {
         let database = self.run.grown(model.base_of(self.database.as_ref())?)?;
         let request = self.run.request();
         let resolved = request.resolve(&database)?;
-        let warm_up = model.followed.of(&database, request.cache_bytes);
+        let warm_up = model.followed.follow(&database, request.cache_bytes);
         let mut rows = Vec::with_capacity(request.seconds as usize);
         run(&request.scenario(&database, &warm_up, &resolved)?, &mut |second| rows.push(*second))?;
         Ok(RunAnswer { caps: add_seconds(columns, &rows, request.step_s()) })

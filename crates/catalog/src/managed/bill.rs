@@ -2,9 +2,10 @@
 //! GiB, IOPS and MiB/s beyond the included ones, millions of I/Os.
 
 use super::deployment::{Deployment, Service};
-use super::tables::{in_force, ClassPriceRow, StoragePriceRow};
+use super::tables::{ClassPriceRow, StoragePriceRow};
 use crate::error::CatalogError;
 use crate::price::CostItem;
+use crate::table::in_force;
 use crate::{Catalog, NaiveDate, StorageSpec};
 use serde::Serialize;
 
@@ -91,6 +92,7 @@ pub(super) fn single(storage: &StorageSpec) -> Result<&crate::VolumeSpec, Catalo
     }
 }
 
+/// Makes a line of a bill, in USD.
 fn item(what: &str, (quantity, unit): (f64, &str), usd: f64, source: &str, as_of: String) -> CostItem {
     CostItem { item: what.to_string(), quantity, unit: unit.to_string(), unit_price_usd: usd, usd: quantity * usd, source: source.to_string(), as_of }
 }
@@ -173,6 +175,6 @@ impl ServiceBill {
 
 /// Returns the quantity of the component that every price includes: up to it no price is needed.
 fn included(tables: &super::Managed, service: Service, product: &str, component: &str) -> f64 {
-    let of = |row: &&StoragePriceRow| row.service == service.as_str() && row.product == product && row.component == component;
-    tables.storage_prices.iter().filter(of).map(|row| row.from_quantity as f64).fold(f64::INFINITY, f64::min).min(f64::MAX)
+    let prices_component = |row: &&StoragePriceRow| row.service == service.as_str() && row.product == product && row.component == component;
+    tables.storage_prices.iter().filter(prices_component).map(|row| row.from_quantity as f64).fold(f64::INFINITY, f64::min).min(f64::MAX)
 }

@@ -135,8 +135,8 @@ impl Catalog {
 
     /// Returns the operations that a deployment does not allow.
     pub fn service_limits(&self, deployment: Deployment) -> Vec<&ServiceLimit> {
-        let of = |row: &&ServiceLimit| row.service == deployment.service().as_str() && (row.option == "any" || row.option == deployment.option());
-        self.managed_tables().map_or_else(|_| Vec::new(), |tables| tables.cannot.iter().filter(of).collect())
+        let applies = |row: &&ServiceLimit| row.service == deployment.service().as_str() && (row.option == "any" || row.option == deployment.option());
+        self.managed_tables().map_or_else(|_| Vec::new(), |tables| tables.cannot.iter().filter(applies).collect())
     }
 
     /// Returns the comparison of EC2, RDS and Aurora, question by question, in 2017 and now.
@@ -149,6 +149,7 @@ impl Catalog {
         self.managed_tables().map_or(&[], |tables| &tables.published)
     }
 
+    /// Refuses a day before the launch that the rule `key` of a deployment names.
     fn check_launched(&self, deployment: Deployment, key: &str, date: NaiveDate) -> Result<(), CatalogError> {
         let Some(rule) = self.managed_rule(deployment, key, date) else { return Ok(()) };
         let Ok(first) = rule.value.parse::<NaiveDate>() else { return Ok(()) };

@@ -1,8 +1,9 @@
 //! The volumes behind RDS storage: `data/managed/rds_storage.csv`.
 
-use super::tables::{in_force, Managed, StorageRow};
+use super::tables::{Managed, StorageRow};
 use crate::error::{CatalogError, Problem};
 use crate::spec::{RaidLevel, StorageSpec, VolumeSpec, VolumeType, DEFAULT_CHUNK_KIB};
+use crate::table::in_force;
 use chrono::NaiveDate;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,7 @@ struct SizeRules<'a> {
 }
 
 impl<'a> SizeRules<'a> {
+    /// Returns the row of a parameter in force for the size of the volume.
     fn row(&self, parameter: &str) -> Option<&'a StorageRow> {
         let size = self.volume.size_gib;
         let fits = |row: &&&StorageRow| row.parameter == parameter && (row.from_gib..=row.to_gib).contains(&size);
@@ -41,10 +43,12 @@ impl<'a> SizeRules<'a> {
         in_force(&fits, self.date, |row| row.first_seen).copied()
     }
 
+    /// Returns the figure of a parameter for the size of the volume.
     fn value(&self, parameter: &str) -> Option<f64> {
         self.row(parameter).map(|row| row.value)
     }
 
+    /// Makes the refusal of the volume.
     fn refused<T>(&self, rule: String, hint: &str) -> Result<T, CatalogError> {
         let source = "data/managed/rds_storage.csv (Amazon RDS user guide)";
         Err(CatalogError::Limit(Box::new(Problem::new(self.volume.to_string(), rule, source, hint))))
@@ -108,20 +112,21 @@ impl Managed {
     /// Returns the ranges of sizes of a type with what holds in each, by name.
     pub(super) fn rds_ranges(&self, volume_type: VolumeType, date: NaiveDate) -> Vec<RdsRange> {
         let name = volume_type.as_str();
-        let of = || self.storage.iter().filter(|row| row.storage_type == name);
+        let type_rows = || self.storage.iter().filter(|row| row.storage_type == name);
         // Rules begin and end at the same few sizes: between two of them nothing changes.
-        let bounds: BTreeSet<u64> = of().flat_map(|row| [row.from_gib, row.to_gib + 1]).collect();
+        let bounds: BTreeSet<u64> = type_rows().flat_map(|row| [row.from_gib, row.to_gib + 1]).collect();
         let bounds: Vec<u64> = bounds.into_iter().collect();
         let range = |pair: &[u64]| {
             let volume = VolumeSpec { volume_type, size_gib: pair[0], iops: None, throughput_mib_s: None };
-            let rules = SizeRules { volume: &volume, rows: of().collect(), date };
-            let names: BTreeSet<&str> = of().map(|row| row.parameter.as_str()).collect();
+            let rules = SizeRules { volume: &volume, rows: type_rows().collect(), date };
+            let names: BTreeSet<&str> = type_rows().map(|row| row.parameter.as_str()).collect();
             let figures = names.into_iter().filter_map(|name| Some((name.to_string(), rules.value(name)?))).collect();
             RdsRange { from_gib: pair[0], to_gib: pair[1] - 1, figures }
         };
         bounds.windows(2).map(range).filter(|range| !range.figures.is_empty()).collect()
     }
 
+    /// Returns the volumes behind storage that RDS is asked for, with the rates of all together.
     pub(super) fn rds_storage(&self, volume: &VolumeSpec, date: NaiveDate) -> Result<RdsStorage, CatalogError> {
         let (volume_type, size) = (volume.volume_type, volume.size_gib);
         let name = volume_type.as_str();

@@ -3,7 +3,7 @@
 use super::deployment::Service;
 use crate::error::{broken, CatalogError};
 use crate::source::Sources;
-use crate::table::{rows, DataFiles};
+use crate::table::{in_force, rows, DataFiles};
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
@@ -174,11 +174,6 @@ pub(crate) struct Managed {
     pub storage_prices: Vec<StoragePriceRow>,
 }
 
-/// Returns the row in force on a day: the newest not after it, else the oldest.
-pub(crate) fn in_force<T>(rows: &[T], date: NaiveDate, first_seen: impl Fn(&T) -> NaiveDate) -> Option<&T> {
-    rows.iter().filter(|row| first_seen(row) <= date).max_by_key(|row| first_seen(row)).or_else(|| rows.iter().min_by_key(|row| first_seen(row)))
-}
-
 /// Returns the day a row speaks for; says so when it is later than the day asked for.
 pub(crate) fn seen(first_seen: NaiveDate, date: NaiveDate) -> String {
     if first_seen > date {
@@ -189,10 +184,11 @@ pub(crate) fn seen(first_seen: NaiveDate, date: NaiveDate) -> String {
 }
 
 impl Managed {
+    /// Reads the files, and refuses rows without a known source or with figures that cannot be.
     pub(crate) fn parse(files: &DataFiles<'_>, sources: &Sources) -> Result<Self, CatalogError> {
-        let of = &files.managed;
+        let managed = &files.managed;
         let mut classes = HashMap::new();
-        for row in rows::<ClassRow>("managed/classes.csv", of.classes)? {
+        for row in rows::<ClassRow>("managed/classes.csv", managed.classes)? {
             sources.require(&row.source, &format!("managed/classes.csv: {}: field source", row.class))?;
             classes.insert(row.class.clone(), row);
         }
@@ -205,27 +201,27 @@ impl Managed {
             }
             network.insert(row.instance_type, row.baseline_gbit_s);
         }
-        let storage = rows::<StorageRow>("managed/rds_storage.csv", of.rds_storage)?;
+        let storage = rows::<StorageRow>("managed/rds_storage.csv", managed.rds_storage)?;
         for row in &storage {
             sources.require(&row.source, &format!("managed/rds_storage.csv: {} {}: field source", row.storage_type, row.parameter))?;
         }
-        let rules = rows::<ManagedRule>("managed/rules.csv", of.rules)?;
+        let rules = rows::<ManagedRule>("managed/rules.csv", managed.rules)?;
         for row in &rules {
             sources.require(&row.source, &format!("managed/rules.csv: {} {}: field source", row.service, row.key))?;
         }
-        let cannot = rows::<ServiceLimit>("managed/cannot.csv", of.cannot)?;
+        let cannot = rows::<ServiceLimit>("managed/cannot.csv", managed.cannot)?;
         for row in &cannot {
             sources.require(&row.source, &format!("managed/cannot.csv: {} {}: field source", row.service, row.what))?;
         }
-        let comparison = rows::<Comparison>("managed/features.csv", of.features)?;
+        let comparison = rows::<Comparison>("managed/features.csv", managed.features)?;
         for row in &comparison {
             sources.require(&row.source, &format!("managed/features.csv: {}: field source", row.question))?;
         }
-        let published = rows::<PublishedRun>("managed/published.csv", of.published)?;
+        let published = rows::<PublishedRun>("managed/published.csv", managed.published)?;
         for row in &published {
             sources.require(&row.source, &format!("managed/published.csv: {} {}: field source", row.family, row.metric))?;
         }
-        let (class_prices, storage_prices) = (parse_class_prices(of.prices_classes, sources)?, parse_storage_prices(of.prices_storage, sources)?);
+        let (class_prices, storage_prices) = (parse_class_prices(managed.prices_classes, sources)?, parse_storage_prices(managed.prices_storage, sources)?);
         Ok(Managed { classes, network, storage, rules, cannot, comparison, published, class_prices, storage_prices })
     }
 
@@ -243,17 +239,19 @@ impl Managed {
 
     /// Returns the classes of a service, by name.
     pub(super) fn classes_of(&self, service: Service) -> BTreeSet<&str> {
-        self.class_prices.keys().filter(|(of, _)| of == service.as_str()).map(|(_, class)| class.as_str()).collect()
+        self.class_prices.keys().filter(|(entry, _)| entry == service.as_str()).map(|(_, class)| class.as_str()).collect()
     }
 
+    /// Returns the rule of a service on a day under an option, else the one that holds for any
+    /// option.
     pub(super) fn rule(&self, service: Service, option: &str, key: &str, date: NaiveDate) -> Option<ManagedRule> {
-        let of = |option: &str| -> Vec<ManagedRule> {
+        let rules_under = |option: &str| -> Vec<ManagedRule> {
             let fits = |row: &&ManagedRule| row.service == service.as_str() && row.option == option && row.key == key;
             self.rules.iter().filter(fits).cloned().collect()
         };
-        let mut rules = of(option);
+        let mut rules = rules_under(option);
         if rules.is_empty() {
-            rules = of("any");
+            rules = rules_under("any");
         }
         in_force(&rules, date, |row| row.first_seen).cloned()
     }
@@ -261,6 +259,7 @@ impl Managed {
 
 type ClassPrices = HashMap<(String, String), Vec<ClassPriceRow>>;
 
+/// Reads the prices of classes by service and class, USD an hour.
 fn parse_class_prices(text: &str, sources: &Sources) -> Result<ClassPrices, CatalogError> {
     let mut prices: ClassPrices = HashMap::new();
     for row in rows::<ClassPriceRow>("managed/prices_classes.csv", text)? {
@@ -274,6 +273,7 @@ fn parse_class_prices(text: &str, sources: &Sources) -> Result<ClassPrices, Cata
     Ok(prices)
 }
 
+/// Reads the prices of storage, USD per unit.
 fn parse_storage_prices(text: &str, sources: &Sources) -> Result<Vec<StoragePriceRow>, CatalogError> {
     let prices = rows::<StoragePriceRow>("managed/prices_storage.csv", text)?;
     for row in &prices {

@@ -11,6 +11,7 @@ pub(crate) struct Clumps {
     looks: Vec<ClumpLook>,
 }
 
+/// A part of one walk's requests that waited in a slot: `wait_ms` each.
 #[derive(Clone, Copy, Debug)]
 struct ClumpLook {
     slot: u32,
@@ -73,7 +74,7 @@ impl Clumps {
                 continue;
             }
             for start in if first == second { vec![first] } else { vec![first, second] } {
-                let place = cache.iter().position(|(of, _)| *of == start).unwrap_or_else(|| {
+                let place = cache.iter().position(|(cached, _)| *cached == start).unwrap_or_else(|| {
                     cache.push((start, busy.waits_from(slots, start)));
                     cache.len() - 1
                 });
@@ -102,9 +103,9 @@ impl Clumps {
         let mut by_walk = vec![[SlotWaits::default(); WALKS]; runs.len()];
         for (&(_, from, until), waits) in runs.iter().zip(&mut by_walk) {
             for look in &self.looks[from..until] {
-                let of = &mut waits[look.walk as usize];
-                of.sum_ms += look.requests * look.wait_ms;
-                of.longest_ms = of.longest_ms.max(look.wait_ms);
+                let walk_waits = &mut waits[look.walk as usize];
+                walk_waits.sum_ms += look.requests * look.wait_ms;
+                walk_waits.longest_ms = walk_waits.longest_ms.max(look.wait_ms);
             }
         }
         let mut starts: Vec<usize> = runs.iter().flat_map(|&(slot, _, _)| slots.windows_with(slot)).collect();
@@ -118,7 +119,7 @@ impl Clumps {
             let inside = runs.partition_point(|run| run.0 < start)..runs.partition_point(|run| run.0 < end);
             for (walk, chosen) in chosen.iter_mut().enumerate() {
                 let waits = by_walk[inside.clone()].iter().map(|waits| waits[walk]);
-                let (sum, longest) = waits.fold((0.0, 0.0_f64), |all, of| (all.0 + of.sum_ms, all.1.max(of.longest_ms)));
+                let (sum, longest) = waits.fold((0.0, 0.0_f64), |all, slot| (all.0 + slot.sum_ms, all.1.max(slot.longest_ms)));
                 for (best, value) in chosen.iter_mut().zip([sum, longest]) {
                     if value > best.0 {
                         *best = (value, start);

@@ -33,6 +33,8 @@ pub fn quiet(_: f64) -> bool {
     true
 }
 
+/// Requests from submission to completion, each in a slot. An open load takes its slots from
+/// `free`.
 struct InFlight {
     queue: BinaryHeap<Reverse<(Nanos, u32)>>,
     slots: Vec<Answered>,
@@ -40,6 +42,7 @@ struct InFlight {
 }
 
 impl InFlight {
+    /// Makes room for `slots` requests in flight, all of them free.
     fn new(slots: u32) -> InFlight {
         let empty = Answered {
             arrived: Nanos::ZERO,
@@ -78,9 +81,9 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
     let mut flight = InFlight::new(load.outstanding());
     let mut submit = |flight: &mut InFlight, recorder: &mut RunRecorder, host: &mut Host, slot: u32, now: Nanos| {
         let io = source.next(slot);
-        recorder.arrived(io.bytes);
+        recorder.note_arrival(io.bytes);
         let decision = self::submit(host, lost, now, io);
-        recorder.decided(now, &decision);
+        recorder.note_decision(now, &decision);
         flight.insert(slot, Answered { arrived: now, bytes: io.bytes, decision });
     };
     for slot in 0..load.outstanding() {
@@ -93,7 +96,7 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64, p
         if now >= end {
             break;
         }
-        recorder.answered(&done);
+        recorder.note_answer(&done);
         submit(&mut flight, &mut recorder, &mut host, slot, now);
         count += 1;
         if count % PROGRESS_EVERY == 0 && !progress(now.as_secs_f64() / seconds) {
@@ -140,7 +143,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
             recorder.reach(done_at, &host);
             let Some((freed, done)) = flight.pop() else { break };
             if done_at < end {
-                recorder.answered(&done);
+                recorder.note_answer(&done);
             }
             match slot {
                 None => slot = Some(freed),
@@ -152,7 +155,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
         }
         coming.count(issue, &source, &mut recorder, &host);
         let decision = submit(&mut host, lost, issue, io);
-        recorder.decided(arrived, &decision);
+        recorder.note_decision(arrived, &decision);
         flight.insert(slot.expect("a slot is free once a completion was awaited"), Answered { arrived, bytes: io.bytes, decision });
         count += 1;
         if count % PROGRESS_EVERY == 0 && !progress(issue.as_secs_f64() / seconds) {
@@ -166,7 +169,7 @@ pub fn open(setup: &Setup, load: &OpenLoad, interval_s: f64, progress: Progress<
         }
         coming.count(at, &source, &mut recorder, &host);
         recorder.reach(at, &host);
-        recorder.answered(&done);
+        recorder.note_answer(&done);
     }
     coming.count(end, &source, &mut recorder, &host);
     Ok(recorder.finish(&host))
@@ -186,7 +189,8 @@ struct Coming<'a> {
 }
 
 impl<'a> Coming<'a> {
-    /// Turns the host to the next request.
+    /// Notes the request that the host issues next: it is the next to be counted, unless it was
+    /// counted while those before it waited.
     #[inline]
     fn begin(&mut self, request: (Nanos, Io)) {
         self.counted = self.counted.saturating_sub(1);
@@ -195,7 +199,7 @@ impl<'a> Coming<'a> {
         }
     }
 
-    /// Counts what comes up to a time; `source` is behind the request at hand.
+    /// Counts the requests that come up to a time; `source` stands behind the request at hand.
     #[inline]
     fn count(&mut self, until: Nanos, source: &OpenSource<'a>, recorder: &mut RunRecorder, host: &Host) {
         while self.next.is_some() || until > self.last {
@@ -204,15 +208,15 @@ impl<'a> Coming<'a> {
             }
             let Some((at, io)) = self.next.filter(|(at, _)| *at <= until) else { return };
             recorder.reach(at, host);
-            recorder.arrived(io.bytes);
+            recorder.note_arrival(io.bytes);
             (self.next, self.last) = (None, at);
             self.counted += 1;
         }
     }
 }
 
-/// Answers a request. A device whose data are gone serves nothing: its file system has gone
-/// read-only, or with it.
+/// Answers a request. A device whose data are gone serves nothing: its file system is read-only or
+/// gone.
 #[inline]
 fn submit(host: &mut Host, lost: bool, now: Nanos, io: Io) -> Decision {
     if lost {
@@ -221,6 +225,8 @@ fn submit(host: &mut Host, lost: bool, now: Nanos, io: Io) -> Decision {
     host.submit(0, now, io)
 }
 
+/// Refuses a length of the run or of its rows, s, that is out of bounds, and more than 10 million
+/// rows.
 fn check_times(seconds: f64, interval_s: f64) -> Result<(), SimError> {
     for (what, value) in [("length of the run (s)", seconds), ("interval of the rows (s)", interval_s)] {
         SimError::check_range(what, value, 1e-3, YEAR_S)?;
@@ -253,6 +259,8 @@ impl ClosedSource<'_> {
         ClosedSource { load, rng, blocks, blocks_per_job, cursors: vec![0; load.numjobs as usize], read_below }
     }
 
+    /// Returns the next request of a slot: at the job's next block for sequential patterns, at a
+    /// random block otherwise.
     #[inline]
     fn next(&mut self, slot: u32) -> Io {
         let draw = self.rng.next_u64();
@@ -298,18 +306,19 @@ impl OpenSource<'_> {
         rng.set_stream(LOAD_STREAM);
         let mut source =
             OpenSource { load, rng, span_bytes, point: 0, point_start_s: 0.0, at_s: 0.0, gaps_to_next: 0.0, read_credit: 0.0, cursors: [0, span_bytes / 2] };
-        source.gaps_to_next = source.gap();
+        source.gaps_to_next = source.draw_gap();
         source
     }
 
     /// Draws a time between two requests, as a multiple of the mean one.
-    fn gap(&mut self) -> f64 {
+    fn draw_gap(&mut self) -> f64 {
         match self.load.arrivals {
             Arrivals::Even => 1.0,
             Arrivals::Poisson => exponential(&mut self.rng),
         }
     }
 
+    /// Returns the next request with its arrival; None after the last point of the load.
     fn next(&mut self) -> Option<(Nanos, Io)> {
         loop {
             let point = self.load.points.get(self.point)?;
@@ -317,8 +326,8 @@ impl OpenSource<'_> {
             let needed_s = self.gaps_to_next / point.iops();
             if needed_s <= left_s {
                 self.at_s += needed_s;
-                self.gaps_to_next = self.gap();
-                let io = self.request(point);
+                self.gaps_to_next = self.draw_gap();
+                let io = self.draw_request(point);
                 return Some((Nanos::from_secs_f64(self.at_s), io));
             }
             self.gaps_to_next -= left_s * point.iops();
@@ -328,7 +337,8 @@ impl OpenSource<'_> {
         }
     }
 
-    fn request(&mut self, point: &Point) -> Io {
+    /// Draws a request of a point: read or write, its size and its offset, all in bytes.
+    fn draw_request(&mut self, point: &Point) -> Io {
         let share = point.reads_per_s / point.iops();
         let is_read = match self.load.arrivals {
             Arrivals::Poisson => unit(&mut self.rng) < share,

@@ -118,6 +118,8 @@ impl Fluid {
         Fluid::of_setup(setup, volume_buckets(setup))
     }
 
+    /// Makes the state of these buckets, full or at the start balance of `setup`, with its number
+    /// of members.
     fn of_setup(setup: &Setup, buckets: Vec<FluidBucket>) -> Fluid {
         let mut fluid = Fluid::of_buckets(buckets);
         fluid.members = setup.limits.len() as f64;
@@ -133,6 +135,7 @@ impl Fluid {
         fluid
     }
 
+    /// Makes the state of these buckets at 0 s, without a backlog, as of a single member.
     fn of_buckets(buckets: Vec<FluidBucket>) -> Fluid {
         let has_credits = buckets.iter().any(FluidBucket::is_credits);
         Fluid {
@@ -152,6 +155,7 @@ impl Fluid {
         }
     }
 
+    /// Sets the credits to a share of their depth, percent; without one they stay as they are.
     fn start_at(&mut self, balance_percent: Option<f64>) {
         if let Some(percent) = balance_percent {
             for bucket in self.buckets.iter_mut().filter(|bucket| bucket.is_credits()) {
@@ -160,12 +164,14 @@ impl Fluid {
         }
     }
 
-    /// Credits hold at least what a step refills: [`Fluid::max_rate`] never counts on it, so what a
-    /// step leaves unused counts from the first one on.
-    pub(crate) fn keep_a_refill(&mut self, seconds: f64) {
+    /// Returns the state with credits raised to what a step of `seconds` refills, if they hold
+    /// less: [`Fluid::max_rate`] never counts on it, so what a step leaves unused counts from the
+    /// first one on.
+    pub(crate) fn with_refill(mut self, seconds: f64) -> Fluid {
         for bucket in self.buckets.iter_mut().filter(|bucket| bucket.is_credits()) {
             bucket.level = bucket.level.max((bucket.rate * seconds).min(bucket.depth));
         }
+        self
     }
 
     /// Returns the most repetitions a second of `each` that every bucket lets through over
@@ -189,7 +195,7 @@ impl Fluid {
         lowest
     }
 
-    /// Takes what `seconds` of a demand cost.
+    /// Takes the tokens that `seconds` of a demand cost from every bucket, and refills it.
     #[inline]
     pub fn charge(&mut self, demand: &Measured, seconds: f64) {
         for bucket in &mut self.buckets {
@@ -251,13 +257,13 @@ impl Fluid {
         self.backlogs
     }
 
-    /// Looks whether caps alone make backlogs that decide the percentiles of a run, whatever waits
+    /// Notes whether caps alone make backlogs that decide the percentiles of a run, whatever waits
     /// in clumps.
     pub fn foresee_backlog(&mut self, load: &MeasuredLoad) {
         self.backlogs = self.independent_arrivals && self.buckets.iter().any(|bucket| !bucket.is_credits() && bucket.is_overrun(load));
     }
 
-    /// Requests that wait for more than a clump to pass.
+    /// Returns the requests that wait, but for those in clumps near a cap.
     pub fn backlog(&self) -> f64 {
         if self.backlog.is_empty() {
             0.0
@@ -266,7 +272,7 @@ impl Fluid {
         }
     }
 
-    /// Requests that wait.
+    /// Returns the requests that wait, those in clumps included.
     pub fn queue(&self) -> f64 {
         self.backlog() + self.clumped.0
     }
@@ -360,8 +366,8 @@ impl Fluid {
     /// what exceeds the main part, against its refill; once the reserve is used up, requests wait.
     fn clump(&mut self, point: &Measured, t_s: f64, step: &mut Step, waits: &mut Waits) {
         let seconds = point.duration_s;
-        let came = point.iops * seconds;
-        waits.add_none(came);
+        let arrivals = point.iops * seconds;
+        waits.add_none(arrivals);
         let (mut waiting, mut longest_s) = (0.0, 0.0_f64);
         // Requests that wait for two limits at once count for no longer than the interval.
         let mut calm_s = seconds;
@@ -392,7 +398,7 @@ impl Fluid {
                 share += look.share;
                 wait_s += look.share * look.tokens / bucket.rate;
                 let ms = look.tokens / bucket.rate * 1e3;
-                step.sampled.push((look.path, Served { requests: came * look.share, from_ms: ms, to_ms: ms }));
+                step.sampled.push((look.path, Served { requests: arrivals * look.share, from_ms: ms, to_ms: ms }));
             });
             bucket.level = near.level(parts);
             (share, wait_s) = (share / WALKS as f64, wait_s / WALKS as f64);
@@ -400,7 +406,7 @@ impl Fluid {
                 let waits_s = (share * seconds).min(calm_s);
                 calm_s -= waits_s;
                 step.stretches.push((t_s + seconds * (1.0 - share), waits_s, bucket.cap));
-                step.wait_sum_s += came * wait_s;
+                step.wait_sum_s += arrivals * wait_s;
                 let most_s = near.most(&walk, parts) / bucket.rate;
                 step.longest_wait_s = step.longest_wait_s.max(most_s);
                 longest_s = longest_s.max(most_s);
@@ -413,7 +419,7 @@ impl Fluid {
         // One member's queue is at its longest while the others' are as usual.
         step.peak_queue = step.peak_queue.max(waiting + (point.iops * longest_s - waiting).max(0.0) / self.members);
         let waiting = (waiting, waiting * point.bytes_s / point.iops.max(1e-9));
-        step.delivered += came + self.clumped.0 - waiting.0;
+        step.delivered += arrivals + self.clumped.0 - waiting.0;
         step.delivered_bytes += point.bytes_s * seconds + self.clumped.1 - waiting.1;
         self.clumped = waiting;
     }
@@ -448,6 +454,7 @@ impl Fluid {
         false
     }
 
+    /// Opens an empty batch of the backlog for requests of `point` that arrive from `now` on, s.
     fn begin_batch(&mut self, point: &Measured, now: f64) {
         self.backlog.push_back(Batch { point: *point, interval: self.interval, arrived_s: now, requests: 0.0 });
     }
@@ -535,7 +542,8 @@ impl Fluid {
         until
     }
 
-    /// Serves some of the head between two times. True when it is worked off, and gone.
+    /// Serves `requests` of the backlog's head between two times, s. Returns whether it is worked
+    /// off; it is then removed, unless it is the interval's own batch and no time has passed.
     fn serve_head(&mut self, requests: f64, from: f64, to: f64, step: &mut Step, waits: &mut Waits) -> bool {
         let Some(head) = self.backlog.front_mut() else { return true };
         let requests = requests.min(head.requests);
@@ -560,7 +568,7 @@ impl Fluid {
         self.buckets.iter().filter(|bucket| bucket.cap == cap).map(FluidBucket::percent).min_by(f64::total_cmp)
     }
 
-    /// Returns the burst buckets of the instance for I/Os and bytes, percent.
+    /// Returns the credits of the instance for I/Os and for bytes, percent of their depth.
     pub fn instance_percents(&self) -> [Option<f64>; 2] {
         [Measure::Units, Measure::Bytes]
             .map(|measure| self.buckets.iter().find(|bucket| bucket.cap == Cap::InstanceCredits && bucket.measure == measure).map(FluidBucket::percent))

@@ -44,11 +44,11 @@ pub fn closed(setup: &Setup, load: &ClosedLoad, seconds: f64, interval_s: f64) -
         read_bytes: load.block_bytes.into(),
         write_bytes: load.block_bytes.into(),
     };
-    let of = |iops: f64| OpenLoad { sequential_read_share: sequential, sequential_write_share: sequential, ..OpenLoad::new(vec![point(iops)]) };
-    let own = OwnLatency::new(&measure(setup, &of(1.0)).latency_key(setup));
+    let load_at = |iops: f64| OpenLoad { sequential_read_share: sequential, sequential_write_share: sequential, ..OpenLoad::new(vec![point(iops)]) };
+    let own = OwnLatency::new(&measure(setup, &load_at(1.0)).latency_key(setup));
     let outstanding = f64::from(load.outstanding());
     let offered = outstanding / (own.mean_ms() / 1e3);
-    let measured = measure(setup, &cut(&of(offered), interval_s)?);
+    let measured = measure(setup, &cut(&load_at(offered), interval_s)?);
     let mut rows = Vec::with_capacity(measured.points.len());
     let mut summary = Driver::new(setup, &measured, &own, false).cycle(&mut row_collector(&mut rows, &own));
     // Little's law: outstanding requests over delivered requests a second.
@@ -98,6 +98,7 @@ pub fn measure(setup: &Setup, load: &OpenLoad) -> MeasuredLoad {
     MeasuredLoad::new(load, chunk, hdd)
 }
 
+/// Refuses a storage that has lost a member.
 fn refuse_lost_members(setup: &Setup) -> Result<(), SimError> {
     match setup.failed_members.first() {
         None => Ok(()),
@@ -108,6 +109,7 @@ fn refuse_lost_members(setup: &Setup) -> Result<(), SimError> {
     }
 }
 
+/// Refuses a storage that is made from a snapshot.
 fn refuse_snapshot(setup: &Setup) -> Result<(), SimError> {
     match setup.snapshot {
         None => Ok(()),
@@ -231,7 +233,7 @@ impl<'a> Driver<'a> {
         Driver { setup, measured, own, keep_queue, fluid, busy_points: None, stop_above_s: f64::INFINITY }
     }
 
-    /// Goes through the load once.
+    /// Goes through the load once and returns its summary; `each` is called after each interval.
     pub fn cycle(&mut self, each: &mut Each<'_>) -> Summary {
         let mut summary = Summary::default();
         let (mut waits, mut busy, mut step) = (Waits::default(), Busy::default(), Step::default());
@@ -301,7 +303,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Simulates an interval that lies in a single slot: that of a point's piece.
+    /// Simulates the `piece`-th part of point `index`, which begins at `t_s` and lies in a single
+    /// slot; adds its outcome to `step` and its waits to `waits` and `busy`.
     #[inline]
     fn part(&mut self, point: &Measured, t_s: f64, (index, piece): (usize, usize), waits: &mut Waits, step: &mut Step, busy: &mut Busy) {
         if self.setup.has_events() {
@@ -310,29 +313,31 @@ impl<'a> Driver<'a> {
         let (delivered, stretches, served, sampled) = (step.delivered, step.stretches.len(), step.served.len(), step.sampled.len());
         self.fluid.step(point, t_s, self.keep_queue, waits, step);
         if step.stretches.len() > stretches || step.served.len() > served {
-            let slot = self.measured.slots().of(index, piece);
+            let slot = self.measured.slots().slot_of(index, piece);
             busy.slots.note(slot, point.iops * point.duration_s, step.delivered - delivered, &step.served[served..]);
             busy.clumps.note(slot, &step.sampled[sampled..]);
         }
     }
 
+    /// Sets the mean and the percentiles of the run and of its worst five minutes, ms; near a cap
+    /// also those of an unlucky run.
     fn note_latency(&self, summary: &mut Summary, waits: &Waits, busy: &Busy) {
         let calm = calm_ms(self.own);
         let mut worst = Worst::calm(self.own, calm);
         if busy.slots.any() {
             worst = busy.slots.worst(self.measured.slots(), self.own, QUANTILES, calm);
         }
-        let of = |waits: &Waits| if waits.any() { self.own.percentiles_ms(waits, QUANTILES) } else { calm };
+        let percentiles = |waits: &Waits| if waits.any() { self.own.percentiles_ms(waits, QUANTILES) } else { calm };
         let (mean_ms, whole) = if busy.clumps.is_empty() {
-            (waits.mean_ms(), of(waits))
+            (waits.mean_ms(), percentiles(waits))
         } else if self.fluid.has_backlog() {
             let waits = busy.clumps.together(waits);
-            (waits.mean_ms(), of(&waits))
+            (waits.mean_ms(), percentiles(&waits))
         } else {
-            let (mean, unlucky) = busy.clumps.worst(&busy.slots, self.measured.slots(), self.own.mean_ms(), &worst, &of);
+            let (mean, unlucky) = busy.clumps.worst(&busy.slots, self.measured.slots(), self.own.mean_ms(), &worst, &percentiles);
             summary.unlucky = Some(UnluckyRun::new(unlucky.mean_ms, unlucky.percentiles_ms));
             worst = mean;
-            busy.clumps.whole(waits, &of)
+            busy.clumps.whole(waits, &percentiles)
         };
         summary.mean_ms = self.own.mean_ms() + mean_ms;
         [summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms] = whole.map(Some);
@@ -348,6 +353,8 @@ struct Busy {
     clumps: Clumps,
 }
 
+/// Adds the waits of an interval that ends at `end_s` to the summary: the limits, the longest wait,
+/// the highest backlog and the time at which it was gone.
 fn note_throttled(summary: &mut Summary, step: &Step, backlog: f64, end_s: f64) {
     for &(from_s, seconds, cap) in &step.stretches {
         summary.see_throttled(cap, from_s, seconds);
@@ -363,12 +370,12 @@ fn note_throttled(summary: &mut Summary, step: &Step, backlog: f64, end_s: f64) 
 
 /// Percentiles of rows and summaries.
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
-/// Percentiles of requests that do not wait.
+/// Returns the percentiles of requests that do not wait, ms.
 pub(crate) fn calm_ms(own: &OwnLatency) -> [f64; 4] {
     own.percentiles_ms(&Waits::default(), QUANTILES)
 }
 
-/// Collects rows.
+/// Returns a function that appends a row to `rows` after each interval.
 pub(crate) fn row_collector<'a>(rows: &'a mut Vec<RunRow>, own: &'a OwnLatency) -> impl FnMut(f64, &Fluid, &Measured, &Step, (f64, f64)) + 'a {
     let unthrottled = calm_ms(own);
     move |t_s, fluid, point, step, cold| {
@@ -388,6 +395,8 @@ pub(crate) fn row_collector<'a>(rows: &'a mut Vec<RunRow>, own: &'a OwnLatency) 
     }
 }
 
+/// Makes the row of an interval that begins at `t_s`, without percentiles. `cold` requests met
+/// blocks in a snapshot and waited `cold_ms` each.
 fn row_of(fluid: &Fluid, point: &Measured, step: &Step, t_s: f64, own_mean_ms: f64, (cold, cold_ms): (f64, f64)) -> RunRow {
     let seconds = point.duration_s;
     let instance = fluid.instance_percents();

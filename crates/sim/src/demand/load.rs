@@ -77,6 +77,7 @@ impl ClosedLoad {
         self.iodepth * self.numjobs
     }
 
+    /// Refuses a load outside the bounds of a run.
     pub(crate) fn check(&self) -> Result<(), SimError> {
         let check = |what, value: u32, low: f64, high: f64| SimError::check_range(what, f64::from(value), low, high);
         check("block size (bytes)", self.block_bytes, f64::from(SECTOR_BYTES), MAX_REQUEST_BYTES)?;
@@ -164,6 +165,7 @@ impl OpenLoad {
         self.points.iter().map(|point| point.duration_s).sum()
     }
 
+    /// Refuses a load outside the bounds of a run, naming the first value that is.
     pub(crate) fn check(&self) -> Result<(), SimError> {
         SimError::check_range("number of points", self.points.len() as f64, 1.0, MAX_ROWS)?;
         for point in &self.points {

@@ -88,9 +88,10 @@ impl Counting {
         self.chunk_bytes.map_or(1.0, |chunk| (bytes / chunk).ceil().max(1.0))
     }
 
-    /// Returns units, bytes and HDD bytes a second of `rate` requests of `bytes`.
+    /// Returns the units, bytes and HDD bytes a second of `rate` requests of `bytes`, a share of
+    /// which (`sequential`, 0-1) is sequential.
     #[inline]
-    pub fn of(&self, rate: f64, bytes: f64, sequential: f64) -> (f64, f64, f64) {
+    pub fn count(&self, rate: f64, bytes: f64, sequential: f64) -> (f64, f64, f64) {
         let parts = self.parts(bytes);
         let (units, _) = Accounting::instance().mean_charge(bytes / parts, sequential);
         let hdd_bytes = self.hdd.map_or(0.0, |hdd| hdd.mean_charge(bytes / parts, sequential).1 * parts);
@@ -118,15 +119,15 @@ pub fn on_volumes(load: &OpenLoad, storage: &StorageSpec) -> Vec<OnVolumes> {
     let cost = StorageCost::of(storage);
     let counting = Counting::either(cost.chunk_kib.map(|kib| kib * 1_024.0));
     let mut t_s = 0.0;
-    let of = |point: &Point| {
-        let reads = counting.of(point.reads_per_s * cost.ios_per_read, point.read_bytes, load.sequential_read_share);
-        let writes = counting.of(point.writes_per_s * cost.ios_per_write, point.write_bytes, load.sequential_write_share);
+    let measure_point = |point: &Point| {
+        let reads = counting.count(point.reads_per_s * cost.ios_per_read, point.read_bytes, load.sequential_read_share);
+        let writes = counting.count(point.writes_per_s * cost.ios_per_write, point.write_bytes, load.sequential_write_share);
         let begin = t_s;
         t_s += point.duration_s;
         let mib = |bytes: f64| bytes / MIB;
         OnVolumes { t_s: begin, duration_s: point.duration_s, iops: reads.0 + writes.0, mib_s: mib(reads.1 + writes.1), hdd_mib_s: mib(reads.2 + writes.2) }
     };
-    load.points.iter().map(of).collect()
+    load.points.iter().map(measure_point).collect()
 }
 
 impl MeasuredLoad {
@@ -134,7 +135,7 @@ impl MeasuredLoad {
     /// volumes). `hdd` gives the 1 MiB accounting.
     pub fn new(load: &OpenLoad, chunk_bytes: Option<f64>, hdd: Option<&VolumeLimits>) -> MeasuredLoad {
         let counting = Counting::new(chunk_bytes, hdd);
-        let measure = |rate: f64, bytes: f64, sequential: f64| counting.of(rate, bytes, sequential);
+        let measure = |rate: f64, bytes: f64, sequential: f64| counting.count(rate, bytes, sequential);
         let mut mix = RequestMix { read_share: 0.0, read_bytes: 0.0, write_bytes: 0.0 };
         let (mut reads, mut writes) = (0.0, 0.0);
         let points: Vec<Measured> = load
@@ -155,11 +156,11 @@ impl MeasuredLoad {
         mix.read_bytes /= f64::max(reads, 1e-9);
         mix.write_bytes /= f64::max(writes, 1e-9);
         mix.read_share = if reads + writes > 0.0 { reads / (reads + writes) } else { 1.0 };
-        let of_point = |m: &Measured| {
+        let largest_unit = |m: &Measured| {
             let per_unit = |bytes: f64, units: f64| if units > 0.0 { bytes / units } else { 0.0 };
             per_unit(m.read_bytes, m.read_units).max(per_unit(m.write_bytes, m.write_units))
         };
-        let bytes_per_unit = points.iter().map(of_point).fold(0.0, f64::max);
+        let bytes_per_unit = points.iter().map(largest_unit).fold(0.0, f64::max);
         let most = |get: fn(&Measured) -> f64| points.iter().map(get).fold(0.0, f64::max);
         let peak_bytes_s = (most(|m| m.read_bytes), most(|m| m.write_bytes));
         let independent_arrivals = load.arrivals == Arrivals::Poisson;

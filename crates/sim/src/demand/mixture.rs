@@ -102,18 +102,18 @@ impl Waits {
         }
     }
 
-    /// Makes the total `requests`: the rest did not wait.
+    /// Raises the total to `requests`: those that were not added yet did not wait.
     pub fn complete(&mut self, requests: f64) {
         self.add_none((requests - self.total).max(0.0));
     }
 
     /// Lets `requests` of those that did not wait have waited after all: `wait_ms`.
     pub fn delay(&mut self, requests: f64, wait_ms: f64) {
-        let moved = requests.min(self.none);
-        if moved > 0.0 {
-            self.none -= moved;
-            self.total -= moved;
-            self.add(moved, wait_ms, wait_ms);
+        let delayed = requests.min(self.none);
+        if delayed > 0.0 {
+            self.none -= delayed;
+            self.total -= delayed;
+            self.add(delayed, wait_ms, wait_ms);
         }
     }
 
@@ -261,6 +261,8 @@ struct WaitMix<'a> {
 }
 
 impl WaitMix<'_> {
+    /// Joins waits and own latency; without any requests all weight is on requests that do not
+    /// wait.
     fn new<'a>(own: &'a OwnLatency, waits: &Waits) -> WaitMix<'a> {
         let some = waits.total > 0.0;
         let used = waits.cells.iter().filter(|cell| cell.0 > 0.0).map(|&(weight, sum)| (sum / weight, weight)).collect();
@@ -273,7 +275,8 @@ impl WaitMix<'_> {
         (self.none * self.own.exceeds(x_ms) + waited) / self.total
     }
 
-    /// Halvings on a log scale between `least_ms` and what nothing exceeds.
+    /// Returns the latency that a share `1 - q` of requests exceeds, at least `least_ms`, ms: by
+    /// halving on a log scale.
     fn percentile(&self, q: f64, least_ms: f64) -> f64 {
         let longest = self.used.last().map_or(0.0, |(wait, _)| *wait);
         let (mut low, mut high) = (least_ms, longest + 2e5);

@@ -162,8 +162,8 @@ impl Walk {
 }
 
 impl NearCap {
-    /// Walks of a bucket with `level` tokens in both its parts; `scatter`: variance of that,
-    /// tokens^2. `episode`: other walks for each.
+    /// Starts the walks of a bucket with `level` tokens in both its parts; `scatter`: variance of
+    /// that, tokens^2. `episode`: other walks for each.
     pub fn new(parts: Parts, level: f64, scatter: f64, episode: u64) -> NearCap {
         let mut dice = ChaCha8Rng::seed_from_u64(SEED);
         dice.set_stream(episode);
@@ -264,6 +264,7 @@ const SEED: u64 = 1;
 const TABLE_BITS: u32 = 12;
 const DRAWS_OF_A_NUMBER: usize = 5;
 
+/// Normal and exponential numbers, by the lowest bits of a draw.
 struct Tables {
     normal: Vec<f64>,
     exponential: Vec<f64>,
@@ -271,6 +272,7 @@ struct Tables {
     strata: [f64; WALKS],
 }
 
+/// Returns the tables of normal and exponential numbers, computed once per process.
 fn tables() -> &'static Tables {
     static TABLES: OnceLock<Tables> = OnceLock::new();
     TABLES.get_or_init(|| {
@@ -297,6 +299,7 @@ fn cell(bits: u64) -> usize {
 struct Strata([u8; WALKS]);
 
 impl Strata {
+    /// Draws a random order of the strata, each of which is used by a single walk.
     fn new(dice: &mut ChaCha8Rng) -> Strata {
         let mut order = [0u8; WALKS];
         for (k, place) in order.iter_mut().enumerate() {

@@ -14,7 +14,8 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 /// Length of a slot of the worst five minutes.
 const SLOT: Nanos = Nanos::from_secs(SLOT_S as u64);
 
-fn histogram() -> Histogram<u32> {
+/// Makes an empty histogram of latencies, ns.
+fn new_histogram() -> Histogram<u32> {
     Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid")
 }
 
@@ -54,8 +55,9 @@ struct Windows {
 }
 
 impl Windows {
+    /// Starts at 0 s in a run that ends at `end`.
     fn new(end: Nanos) -> Windows {
-        Windows { slot: histogram(), slot_start: Nanos::ZERO, slot_end: SLOT.min(end), past: VecDeque::new(), is_judged: false, was_limited: false }
+        Windows { slot: new_histogram(), slot_start: Nanos::ZERO, slot_end: SLOT.min(end), past: VecDeque::new(), is_judged: false, was_limited: false }
     }
 
     /// Closes every slot that ends by `now`.
@@ -67,7 +69,7 @@ impl Windows {
             while self.past.len() as f64 * SLOT_S >= WINDOW_S {
                 fresh = self.past.pop_front().map(|(_, _, slot)| slot);
             }
-            let mut fresh = fresh.unwrap_or_else(histogram);
+            let mut fresh = fresh.unwrap_or_else(new_histogram);
             fresh.reset();
             self.past.push_back((self.slot_start, length, std::mem::replace(&mut self.slot, fresh)));
             // Five minutes, or the whole of a shorter run; a last slot of less than a minute is
@@ -85,7 +87,7 @@ impl Windows {
     fn raise_worst(&mut self, summary: &mut Summary) {
         self.is_judged = true;
         let Some(&(start, _, _)) = self.past.front() else { return };
-        let mut answers = histogram();
+        let mut answers = new_histogram();
         for (_, _, slot) in &self.past {
             answers.add(slot).expect("the bounds are the same");
         }
@@ -106,6 +108,7 @@ impl Windows {
 }
 
 #[derive(Default)]
+/// Counts of the row at hand; times in ns.
 struct RowCounts {
     requests: u64,
     asked_bytes: u64,
@@ -120,7 +123,7 @@ impl RunRecorder {
     /// Starts a run that ends at `end`, with a row for each `interval`.
     pub fn new(interval: Nanos, end: Nanos) -> RunRecorder {
         let all = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS).expect("constant bounds are valid");
-        let row = RowCounts { latencies: Some(histogram()), ..RowCounts::default() };
+        let row = RowCounts { latencies: Some(new_histogram()), ..RowCounts::default() };
         let summary = Summary { seconds: end.as_secs_f64(), ..Summary::default() };
         RunRecorder {
             interval,
@@ -138,7 +141,7 @@ impl RunRecorder {
     }
 
     /// Notes that a request came. Call in order of time, after [`RunRecorder::reach`].
-    pub fn arrived(&mut self, bytes: u32) {
+    pub fn note_arrival(&mut self, bytes: u32) {
         self.row.requests += 1;
         self.row.asked_bytes += u64::from(bytes);
         self.in_flight += 1;
@@ -149,7 +152,7 @@ impl RunRecorder {
 
     /// Notes the storage's decision on a request; `arrived` is earlier than the decision where the
     /// request waited in the host.
-    pub fn decided(&mut self, arrived: Nanos, decision: &Decision) {
+    pub fn note_decision(&mut self, arrived: Nanos, decision: &Decision) {
         let wait = decision.start.since(arrived);
         if wait == Nanos::ZERO || decision.cap == Cap::None {
             return;
@@ -167,7 +170,7 @@ impl RunRecorder {
     }
 
     /// Notes that a request was answered. Call in order of completion.
-    pub fn answered(&mut self, done: &Answered) {
+    pub fn note_answer(&mut self, done: &Answered) {
         self.in_flight -= 1;
         if done.decision.verdict == Verdict::Failed {
             self.summary.failed_ios += 1.0;
@@ -184,6 +187,7 @@ impl RunRecorder {
         self.windows.slot.saturating_record(latency);
     }
 
+    /// Returns the start of the row at hand.
     fn row_start(&self) -> Nanos {
         Nanos(self.rows.len() as u64 * self.interval.0)
     }
@@ -200,6 +204,7 @@ impl RunRecorder {
         }
     }
 
+    /// Ends the row at hand, adds it to the rows and the summary, and begins the next.
     fn close_row(&mut self, host: &Host) {
         let start = self.row_start();
         let seconds = (self.row_end - start).as_secs_f64();
@@ -230,12 +235,14 @@ impl RunRecorder {
         };
         self.summarise(&row, end_s);
         self.rows.push(row);
-        let mut latencies = self.row.latencies.take().unwrap_or_else(histogram);
+        let mut latencies = self.row.latencies.take().unwrap_or_else(new_histogram);
         latencies.reset();
         self.row = RowCounts { latencies: Some(latencies), ..RowCounts::default() };
         self.row_end = (self.row_end + self.interval).min(self.end);
     }
 
+    /// Adds a row that ends at `end_s` to the summary: requests, bytes, balances, and when
+    /// throttling was over.
     fn summarise(&mut self, row: &RunRow, end_s: f64) {
         let summary = &mut self.summary;
         summary.asked_ios += self.row.requests as f64;

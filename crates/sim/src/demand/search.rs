@@ -82,8 +82,8 @@ pub struct SearchMemory {
     outcomes: Mutex<HashMap<OutcomeKey, DemandOutcome>>,
 }
 
-/// A candidate that was looked at.
-enum Looked {
+/// A candidate, decided by bounds or to be simulated.
+enum Screened {
     Decided(DemandOutcome),
     /// The candidate is to be simulated.
     Simulate(Box<(Setup, Arc<SharedLoad>)>, OutcomeKey),
@@ -101,8 +101,8 @@ pub fn evaluate(
     let mut outcomes = Vec::with_capacity(candidates.len());
     for batch in candidates.chunks(2_048) {
         memory.measure(search, batch);
-        let looked: Vec<Looked> = batch.par_iter().map(|candidate| memory.look(search, candidate)).collect();
-        outcomes.extend(memory.decide(looked));
+        let screened: Vec<Screened> = batch.par_iter().map(|candidate| memory.screen(search, candidate)).collect();
+        outcomes.extend(memory.decide(screened));
         if !progress(outcomes.len()) {
             return Err(SimError::Interrupted);
         }
@@ -122,66 +122,71 @@ impl SearchMemory {
         for candidate in batch {
             if let Entry::Vacant(place) = shared.entry(key_of(search, &candidate.storage)) {
                 if let Ok(setup) = setup_of(search, candidate) {
-                    place.insert(Arc::new(share(&setup, search.load)));
+                    place.insert(Arc::new(measure_shared(&setup, search.load)));
                 }
             }
         }
     }
 
-    fn look(&self, search: &DemandSearch<'_>, candidate: &DemandCandidate) -> Looked {
+    /// Decides a candidate that is not possible or asked for too much without simulating it;
+    /// returns the set-up of any other.
+    fn screen(&self, search: &DemandSearch<'_>, candidate: &DemandCandidate) -> Screened {
         let key = key_of(search, &candidate.storage);
         let shared = lock(&self.shared).get(&key).map(Arc::clone);
         let (setup, shared) = match (setup_of(search, candidate), shared) {
             (Ok(setup), Some(shared)) => (setup, shared),
-            (Err(error), _) => return Looked::Decided(DemandOutcome::Invalid(error.to_string())),
-            (Ok(_), None) => return Looked::Decided(DemandOutcome::Invalid("its type cannot be resolved".into())),
+            (Err(error), _) => return Screened::Decided(DemandOutcome::Invalid(error.to_string())),
+            (Ok(_), None) => return Screened::Decided(DemandOutcome::Invalid("its type cannot be resolved".into())),
         };
         let (mut fluid, cycle) = (Fluid::new(&setup), cycle_of(search));
         let bound = fluid.overload_of(&shared.needed, &shared.needed.needs(&fluid), cycle == Cycle::Settled);
         if bound > search.prune_above {
-            return Looked::Decided(DemandOutcome::Bounded(bound));
+            return Screened::Decided(DemandOutcome::Bounded(bound));
         }
         // Nothing happens to a candidate's volumes (`Setup::plain`): these buckets decide.
         fluid.leave_out_idle_caps(&shared.needed.measured);
-        Looked::Simulate(Box::new((setup, shared)), (key, cycle, fluid.key()))
+        Screened::Simulate(Box::new((setup, shared)), (key, cycle, fluid.key()))
     }
 
     /// Simulates the questions without a cached outcome, each set of buckets once.
-    fn decide(&self, looked: Vec<Looked>) -> Vec<DemandOutcome> {
+    fn decide(&self, screened: Vec<Screened>) -> Vec<DemandOutcome> {
         let mut outcomes = lock(&self.outcomes);
         // Outcomes of this batch are read from it too.
-        if outcomes.len() + looked.len() > MAX_OUTCOMES {
+        if outcomes.len() + screened.len() > MAX_OUTCOMES {
             outcomes.clear();
         }
         let mut new: HashMap<&OutcomeKey, &(Setup, Arc<SharedLoad>)> = HashMap::new();
-        for looked in &looked {
-            if let Looked::Simulate(what, key) = looked {
+        for screened in &screened {
+            if let Screened::Simulate(what, key) = screened {
                 if !outcomes.contains_key(key) {
                     new.insert(key, what);
                 }
             }
         }
-        let of = |(key, what): (&OutcomeKey, &(Setup, Arc<SharedLoad>))| (key.clone(), simulated(&what.0, &what.1, key.1));
+        let simulate_new = |(key, what): (&OutcomeKey, &(Setup, Arc<SharedLoad>))| (key.clone(), simulate_cycle(&what.0, &what.1, key.1));
         let new: Vec<_> = new.into_iter().collect();
-        outcomes.par_extend(new.into_par_iter().map(of));
-        let outcome = |looked| match looked {
-            Looked::Decided(outcome) => outcome,
-            Looked::Simulate(_, key) => outcomes[&key].clone(),
+        outcomes.par_extend(new.into_par_iter().map(simulate_new));
+        let outcome = |screened| match screened {
+            Screened::Decided(outcome) => outcome,
+            Screened::Simulate(_, key) => outcomes[&key].clone(),
         };
-        looked.into_iter().map(outcome).collect()
+        screened.into_iter().map(outcome).collect()
     }
 }
 
+/// Returns the key of storages that count a load alike and have the same own latency.
 fn key_of(search: &DemandSearch<'_>, storage: &StorageSpec) -> SharedKey {
     (search.as_of, storage.members[0].volume_type, storage.raid, storage.members.len(), storage.chunk_kib)
 }
 
-fn share(setup: &Setup, load: &OpenLoad) -> SharedLoad {
+/// Measures a load for storages like that of `setup`, and tabulates their own latency.
+fn measure_shared(setup: &Setup, load: &OpenLoad) -> SharedLoad {
     let measured = Arc::new(interval::measure(setup, load));
     let own = OwnLatency::cached(&measured.latency_key(setup));
     SharedLoad { own, needed: Arc::new(NeededLoad::new(measured)) }
 }
 
+/// Resolves a candidate's limits on the day of the search, at its start balance.
 pub(super) fn setup_of(search: &DemandSearch<'_>, candidate: &DemandCandidate) -> Result<Setup, SimError> {
     let instance = candidate.instance.map(|index| &search.instances[index]);
     let limits = Catalog::embedded().storage_limits(&candidate.storage, search.as_of, instance)?;
@@ -197,7 +202,8 @@ pub(super) fn cycle_of(search: &DemandSearch<'_>) -> Cycle {
     }
 }
 
-pub(super) fn simulated(setup: &Setup, shared: &SharedLoad, cycle: Cycle) -> DemandOutcome {
+/// Simulates the first cycle of a load or its settled one; a refusal becomes an invalid outcome.
+pub(super) fn simulate_cycle(setup: &Setup, shared: &SharedLoad, cycle: Cycle) -> DemandOutcome {
     let measured = &shared.needed.measured;
     if cycle == Cycle::First {
         return DemandOutcome::Simulated(Arc::new(Repeated::first_only(interval::summarise(setup, measured, &shared.own))));

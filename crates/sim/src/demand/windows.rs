@@ -81,6 +81,8 @@ impl Slots {
         cut
     }
 
+    /// Sets the end of each window; a window that the run's end would cut short stays without one,
+    /// except the first.
     fn mark_windows(&mut self) {
         let (mut end, mut seconds) = (0, 0.0);
         for start in 0..self.slots.len() {
@@ -96,13 +98,13 @@ impl Slots {
         }
     }
 
-    /// Returns the slot of a point's piece.
+    /// Returns the slot in which the `piece`-th part of a point lies.
     #[inline]
-    pub fn of(&self, point: usize, piece: usize) -> usize {
+    pub fn slot_of(&self, point: usize, piece: usize) -> usize {
         self.first[point] as usize + piece
     }
 
-    /// Starts of the windows that a slot is part of.
+    /// Returns the first slots of the windows that `slot` is part of.
     pub fn windows_with(&self, slot: usize) -> impl Iterator<Item = usize> + '_ {
         // The run's last slots begin no window (0); behind them ends are in order.
         let before = (0..=slot).rev().take_while(move |&start| self.slots[start].window_end == 0 || self.slots[start].window_end as usize > slot);
@@ -260,12 +262,14 @@ impl BusySlots {
         windows
     }
 
+    /// Sums up the window of slots `start..end`, whose busy slots are `from..until`; None if it has
+    /// no busy slot or delivered nothing.
     fn window(&self, slots: &Slots, (start, end): (usize, usize), (from, until): (usize, usize)) -> Option<Window> {
         let busy = &self.busy[from..until];
-        let came: f64 = slots.slots[start..end].iter().map(|slot| slot.requests).sum();
-        let delivered = came + busy.iter().map(|slot| slot.more).sum::<f64>();
+        let arrivals: f64 = slots.slots[start..end].iter().map(|slot| slot.requests).sum();
+        let delivered = arrivals + busy.iter().map(|slot| slot.more).sum::<f64>();
         // A billionth of what came is rounding.
-        if busy.is_empty() || delivered <= 1e-9 * came {
+        if busy.is_empty() || delivered <= 1e-9 * arrivals {
             return None;
         }
         let waited: f64 = busy.iter().map(|slot| slot.wait_sum_ms).sum();
@@ -280,6 +284,7 @@ impl BusySlots {
         self.window(slots, (start, end), (place(start), place(end))).map(|window| self.waits_of(&window)).unwrap_or_default()
     }
 
+    /// Returns the waits of a window's requests; those without a noted wait count as not waiting.
     fn waits_of(&self, window: &Window) -> Waits {
         let first = self.busy[window.busy.0].first;
         let last = self.busy.get(window.busy.1).map_or(self.served.len(), |next| next.first);

@@ -45,24 +45,27 @@ struct Cohort {
 }
 
 impl Cohort {
+    /// Makes a cohort of `pages`, by class, that were read at `read_at`, transactions since the
+    /// start.
     fn new(pages: Vec<f64>, first: Vec<f64>, clean: Vec<f64>, read_at: f64) -> Cohort {
         let total = pages.iter().sum();
         Cohort { pages, first, clean, total, read_at }
     }
 
-    /// Share of a class's pages that is dirty with a window.
+    /// Returns the share of a class's pages that is dirty with a window, 0-1.
     fn dirty_share(&self, window: usize, class: usize) -> f64 {
         (1.0 - self.clean[window * self.pages.len() + class] / self.pages[class].max(1e-300)).clamp(0.0, 1.0)
     }
 
-    /// Pages that were there before the first eviction and the others, each class times its weight.
+    /// Returns the pages that were there before the first eviction and the others, each class times
+    /// its weight.
     fn weighted(&self, weights: &[f64]) -> (f64, f64) {
         let sum = |pages: &[f64]| -> f64 { pages.iter().zip(weights).map(|(pages, weight)| pages * weight).sum() };
         let first = sum(&self.first);
         (first, sum(&self.pages) - first)
     }
 
-    /// Takes a share out.
+    /// Takes a share of the pages out and returns it as a cohort.
     fn split(&mut self, share: f64) -> Cohort {
         let mut taken = self.clone();
         taken.scale(share);
@@ -70,11 +73,13 @@ impl Cohort {
         taken
     }
 
+    /// Multiplies all amounts of pages by a factor.
     fn scale(&mut self, by: f64) {
         self.pages.iter_mut().chain(&mut self.first).chain(&mut self.clean).for_each(|amount| *amount *= by);
         self.total *= by;
     }
 
+    /// Adds the pages of another cohort; `read_at` becomes the mean over the pages of both.
     fn absorb(&mut self, other: &Cohort) {
         let total = self.total + other.total;
         if total > 0.0 {
@@ -105,9 +110,9 @@ impl Written {
     }
 }
 
-/// Effects of a number of transactions, in pages.
+/// Pages that a number of transactions read, evict and write.
 #[derive(Clone, Debug, Default)]
-pub struct Moved {
+pub struct PageCounts {
     /// Pages read.
     pub reads: f64,
     /// Pages evicted that had been in the cache since before its first eviction.
@@ -130,7 +135,7 @@ struct Changing {
     /// Changes over those of the shares: a page may be changed more often than it is touched.
     more: f64,
     /// Dirty pages that are written, a share of them a transaction, by window.
-    cleaned: Vec<f64>,
+    cleaning_rates: Vec<f64>,
 }
 
 /// A step of [`Changing`] for one class: of pages that began dirty or clean the share that is dirty
@@ -142,19 +147,21 @@ struct ChangingStep {
 }
 
 impl ChangingStep {
-    /// Two states over `tx` transactions: dirtied at `changes`, cleaned at `cleaned` a transaction.
-    fn new(changes: f64, cleaned: f64, tx: f64) -> ChangingStep {
-        let sum = changes + cleaned;
+    /// Makes the step of `tx` transactions: clean pages are dirtied at the rate `changes`, dirty
+    /// ones cleaned at the rate `cleaning` a transaction.
+    fn new(changes: f64, cleaning: f64, tx: f64) -> ChangingStep {
+        let sum = changes + cleaning;
         if sum <= 0.0 {
             return ChangingStep { dirty: [1.0, 0.0], written: [0.0, 0.0] };
         }
-        let (end, gone) = (changes / sum, -libm::expm1(-sum * tx));
-        let of = |begin: f64| (end + (begin - end) * (1.0 - gone), cleaned * (end * tx + (begin - end) * gone / sum));
-        let ((from_dirty, wrote_dirty), (from_clean, wrote_clean)) = (of(1.0), of(0.0));
+        let (end, decayed) = (changes / sum, -libm::expm1(-sum * tx));
+        let end_and_written = |begin: f64| (end + (begin - end) * (1.0 - decayed), cleaning * (end * tx + (begin - end) * decayed / sum));
+        let ((from_dirty, wrote_dirty), (from_clean, wrote_clean)) = (end_and_written(1.0), end_and_written(0.0));
         ChangingStep { dirty: [from_dirty, from_clean], written: [wrote_dirty, wrote_clean] }
     }
 
-    /// Clean pages after the step of `pages`, of which `clean` were clean; and pages written.
+    /// Returns the clean pages after the step of `pages`, of which `clean` were clean; and the
+    /// pages written.
     fn apply(&self, pages: f64, clean: f64) -> (f64, f64) {
         let dirty = (pages - clean).max(0.0);
         (pages - self.dirty[0] * dirty - self.dirty[1] * clean, self.written[0] * dirty + self.written[1] * clean)
@@ -182,7 +189,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty cache of `capacity` pages.
+    /// Makes an empty cache of `capacity` pages. `old_share` and `ordered_while_filling` are those
+    /// of the database.
     pub fn cold(popularity: &Popularity, capacity: f64, old_share: f64, ordered_while_filling: bool) -> Cache {
         let touches = popularity.classes.iter().map(|class| class.touches_per_tx).collect();
         let outside: Vec<f64> = popularity.classes.iter().map(|class| class.pages).collect();
@@ -204,7 +212,8 @@ impl Cache {
         }
     }
 
-    /// Hits move no page of the old part for `held_tx` transactions after it was read.
+    /// Makes hits leave a page of the old part where it is for `held_tx` transactions after it was
+    /// read.
     pub fn held_back(mut self, held_tx: f64) -> Cache {
         self.held_tx = held_tx;
         self
@@ -254,8 +263,8 @@ impl Cache {
         }
     }
 
-    /// From here on a page of `class` is touched as those of `like` are, and `more` times a
-    /// transaction.
+    /// Sets the touches of a page of `class` from here on: as often as those of `like`, and `more`
+    /// times a transaction.
     pub fn touch_besides(&mut self, class: usize, like: usize, more: f64) {
         self.touches[class] = self.touches[like] + more;
     }
@@ -268,7 +277,7 @@ impl Cache {
         }
     }
 
-    /// Pages of a class that are not in it.
+    /// Returns the pages of a class that are not in the cache.
     pub fn outside(&self, class: usize) -> f64 {
         self.outside[class]
     }
@@ -278,14 +287,14 @@ impl Cache {
     /// window of `windows_tx` transactions. Each window is followed by itself: which pages are
     /// where is the same with all.
     pub fn dirtied(mut self, changed: &[f64], more: f64, windows_tx: &[f64]) -> Cache {
-        self.changing = Some(Changing { share: changed.to_vec(), more, cleaned: windows_tx.iter().map(|window_tx| 1.0 / window_tx).collect() });
+        self.changing = Some(Changing { share: changed.to_vec(), more, cleaning_rates: windows_tx.iter().map(|window_tx| 1.0 / window_tx).collect() });
         self
     }
 
     /// Returns the number of windows that are followed; 0 if it is not known which touches change a
     /// page.
     pub fn window_count(&self) -> usize {
-        self.changing.as_ref().map_or(0, |changing| changing.cleaned.len())
+        self.changing.as_ref().map_or(0, |changing| changing.cleaning_rates.len())
     }
 
     /// Returns the share of the pages in the cache that are dirty, 0-1, with a window of those of
@@ -303,7 +312,7 @@ impl Cache {
         self.evicting
     }
 
-    /// Pages it can hold.
+    /// Returns the pages that it can hold.
     pub fn capacity(&self) -> f64 {
         self.capacity
     }
@@ -313,29 +322,29 @@ impl Cache {
         total(&self.young) + total(&self.old)
     }
 
-    /// The share of the pages in it that came before the first eviction.
+    /// Returns the share of the pages in it that came before the first eviction, 0-1.
     pub fn first_share(&self) -> f64 {
         let first: f64 = self.young.iter().chain(&self.old).map(|cohort| cohort.first.iter().sum::<f64>()).sum();
         first / self.page_count().max(1e-300)
     }
 
-    /// Reads per transaction right now.
+    /// Returns the page reads of a transaction with the pages that the cache holds now.
     pub fn reads_per_tx(&self) -> f64 {
         self.outside.iter().zip(&self.touches).map(|(pages, touches)| pages * touches).sum()
     }
 
-    /// Lets `tx` transactions pass.
-    pub fn pass(&mut self, tx: f64) -> Moved {
+    /// Lets `tx` transactions pass, and returns the pages that they read, evict and write.
+    pub fn pass(&mut self, tx: f64) -> PageCounts {
         let touched: Vec<f64> = self.touches.iter().map(|rate| -libm::expm1(-rate * tx)).collect();
         self.passed += tx;
-        let mut moved = Moved { written: vec![Written::default(); self.window_count()], ..Moved::default() };
+        let mut counts = PageCounts { written: vec![Written::default(); self.window_count()], ..PageCounts::default() };
         let moves = self.evicting || self.ordered_while_filling;
         let hit = moves.then(|| self.take_hits(&touched, tx));
         if self.changing.is_some() {
-            self.change_unmoved(tx, moves, &mut moved.written);
+            self.change_unmoved(tx, moves, &mut counts.written);
         }
         if let Some(mut hit) = hit.filter(|hit| hit.total > 0.0) {
-            self.change(&mut hit, tx, &mut moved.written);
+            self.change(&mut hit, tx, &mut counts.written);
             self.young.push_front(hit);
         }
         let read: Vec<f64> = self.outside.iter_mut().zip(&touched).map(|(outside, share)| take(outside, share)).collect();
@@ -343,35 +352,36 @@ impl Cache {
         let unchanged = |changing: &Changing| -> Vec<f64> {
             read.iter().zip(&changing.share).map(|(pages, share)| pages * (1.0 - changing.more * share).max(0.0)).collect()
         };
-        let clean = self.changing.as_ref().map_or(Vec::new(), |changing| unchanged(changing).repeat(changing.cleaned.len()));
+        let clean = self.changing.as_ref().map_or(Vec::new(), |changing| unchanged(changing).repeat(changing.cleaning_rates.len()));
         let read = Cohort::new(read, first, clean, self.passed - 0.5 * tx);
-        moved.reads = read.total;
+        counts.reads = read.total;
         self.old.push_front(read);
-        self.evict(&mut moved);
+        self.evict(&mut counts);
         self.place_midpoint();
         thin(&mut self.young);
         thin(&mut self.old);
-        moved
+        counts
     }
 
-    /// Steps of `tx` transactions in which pages are changed, or are `untouched`: class after class
-    /// for one window after the other.
+    /// Returns the steps of `tx` transactions in which pages are changed, or are `untouched`: class
+    /// after class for one window after the other.
     fn changing_steps(&self, tx: f64, untouched: bool) -> Vec<ChangingStep> {
         let Some(changing) = &self.changing else { return Vec::new() };
-        let of = |cleaned: f64| {
+        let class_steps = |cleaning: f64| {
             let classes = self.touches.iter().zip(&changing.share);
-            classes.map(move |(touches, share)| ChangingStep::new(if untouched { 0.0 } else { touches * share * changing.more }, cleaned, tx))
+            classes.map(move |(touches, share)| ChangingStep::new(if untouched { 0.0 } else { touches * share * changing.more }, cleaning, tx))
         };
-        changing.cleaned.iter().flat_map(|cleaned| of(*cleaned)).collect()
+        changing.cleaning_rates.iter().flat_map(|cleaning| class_steps(*cleaning)).collect()
     }
 
-    /// Pages that moved in a step were touched in it: the change of that touch is counted already.
+    /// Changes and writes the pages that moved in a step of `tx` transactions, whose first touch is
+    /// counted already.
     fn change(&self, cohort: &mut Cohort, tx: f64, written: &mut [Written]) {
         apply_steps(&self.changing_steps(tx, false), cohort, written);
     }
 
-    /// Pages that did not move: where a touch moves a page none of these was touched, so that they
-    /// are only cleaned; else they are touched as all are.
+    /// Changes and writes the pages that did not move in a step: where a touch `moves` a page none
+    /// of these was touched, so that they are only cleaned; else they are touched as all are.
     fn change_unmoved(&mut self, tx: f64, moves: bool, written: &mut [Written]) {
         let readable = self.passed - self.held_tx;
         let (still, touched) = (self.changing_steps(tx, true), self.changing_steps(tx, false));
@@ -381,18 +391,20 @@ impl Cache {
         }
     }
 
+    /// Takes the pages out of the list that hits of `tx` transactions move to its head; `touched`:
+    /// share of the pages that are touched, by class.
     fn take_hits(&mut self, touched: &[f64], tx: f64) -> Cohort {
         let unchanged: Vec<f64> = self.changing.as_ref().map_or(Vec::new(), |changing| {
             // Touched, and by no touch that changes: exp(-changes) - exp(-touches).
-            let of = |(touches, share): (&f64, &f64)| (libm::exp(-touches * share * changing.more * tx) - libm::exp(-touches * tx)).max(0.0);
-            self.touches.iter().zip(&changing.share).map(of).collect()
+            let touched_unchanged = |(touches, share): (&f64, &f64)| (libm::exp(-touches * share * changing.more * tx) - libm::exp(-touches * tx)).max(0.0);
+            self.touches.iter().zip(&changing.share).map(touched_unchanged).collect()
         });
         let none = vec![0.0; touched.len()];
         let clean = vec![0.0; self.window_count() * unchanged.len()];
         let mut hit = Cohort::new(none.clone(), none, clean, self.passed - self.held_tx);
         let readable = self.passed - self.held_tx;
         for cohort in self.young.iter_mut().chain(self.old.iter_mut().filter(|cohort| cohort.read_at <= readable)) {
-            let mut gone = 0.0;
+            let mut hits = 0.0;
             for (class, share) in touched.iter().enumerate() {
                 let pages = take(&mut cohort.pages[class], share);
                 hit.pages[class] += pages;
@@ -401,37 +413,39 @@ impl Cache {
                     hit.clean[place] += cohort.clean[place] * unchanged[class];
                     cohort.clean[place] *= 1.0 - share;
                 }
-                gone += pages;
+                hits += pages;
             }
-            cohort.total -= gone;
-            hit.total += gone;
+            cohort.total -= hits;
+            hit.total += hits;
         }
         hit
     }
 
-    fn evict(&mut self, moved: &mut Moved) {
+    /// Evicts pages from the tail until the cache is within its capacity, and counts them in
+    /// `counts`.
+    fn evict(&mut self, counts: &mut PageCounts) {
         let mut excess = self.page_count() - self.capacity;
         while excess > 1e-9 * self.capacity {
             self.evicting = true;
-            let Some(mut gone) = take_end(&mut self.old, excess, VecDeque::pop_back, VecDeque::push_back)
+            let Some(mut cohort) = take_end(&mut self.old, excess, VecDeque::pop_back, VecDeque::push_back)
                 .or_else(|| take_end(&mut self.young, excess, VecDeque::pop_back, VecDeque::push_back))
             else {
                 return;
             };
-            let first: f64 = gone.first.iter().sum();
-            let (weighted_first, weighted_later) = gone.weighted(&self.weights);
-            moved.weighted_first += weighted_first;
-            moved.weighted_later += weighted_later;
-            for (window, written) in moved.written.iter_mut().enumerate() {
-                let dirty: Vec<f64> = (0..gone.pages.len()).map(|class| gone.dirty_share(window, class)).collect();
-                let (dirty_first, dirty_later) = gone.weighted(&dirty);
+            let first: f64 = cohort.first.iter().sum();
+            let (weighted_first, weighted_later) = cohort.weighted(&self.weights);
+            counts.weighted_first += weighted_first;
+            counts.weighted_later += weighted_later;
+            for (window, written) in counts.written.iter_mut().enumerate() {
+                let dirty: Vec<f64> = (0..cohort.pages.len()).map(|class| cohort.dirty_share(window, class)).collect();
+                let (dirty_first, dirty_later) = cohort.weighted(&dirty);
                 written.evicted_first += dirty_first;
                 written.evicted_later += dirty_later;
             }
-            moved.evicted_first += first;
-            moved.evicted_later += gone.total - first;
-            excess -= gone.total;
-            gone.pages.iter_mut().zip(&mut self.outside).for_each(|(pages, outside)| *outside += *pages);
+            counts.evicted_first += first;
+            counts.evicted_later += cohort.total - first;
+            excess -= cohort.total;
+            cohort.pages.iter_mut().zip(&mut self.outside).for_each(|(pages, outside)| *outside += *pages);
         }
     }
 
@@ -441,14 +455,14 @@ impl Cache {
         let mut surplus = old - self.old_share * (old + young);
         let slack = 1e-9 * (old + young);
         while surplus > slack {
-            let Some(moved) = take_end(&mut self.old, surplus, VecDeque::pop_front, VecDeque::push_front) else { return };
-            surplus -= moved.total;
-            self.young.push_back(moved);
+            let Some(cohort) = take_end(&mut self.old, surplus, VecDeque::pop_front, VecDeque::push_front) else { return };
+            surplus -= cohort.total;
+            self.young.push_back(cohort);
         }
         while surplus < -slack {
-            let Some(moved) = take_end(&mut self.young, -surplus, VecDeque::pop_back, VecDeque::push_back) else { return };
-            surplus += moved.total;
-            self.old.push_front(moved);
+            let Some(cohort) = take_end(&mut self.young, -surplus, VecDeque::pop_back, VecDeque::push_back) else { return };
+            surplus += cohort.total;
+            self.old.push_front(cohort);
         }
     }
 }
@@ -466,12 +480,14 @@ fn apply_steps(steps: &[ChangingStep], cohort: &mut Cohort, written: &mut [Writt
     }
 }
 
+/// Takes a share from an amount of pages and returns what was taken.
 fn take(from: &mut f64, share: &f64) -> f64 {
     let taken = *from * share;
     *from -= taken;
     taken
 }
 
+/// Returns the pages of a part of the list.
 fn total(part: &VecDeque<Cohort>) -> f64 {
     part.iter().map(|cohort| cohort.total).sum()
 }
@@ -492,6 +508,7 @@ fn take_end(
     Some(taken)
 }
 
+/// Merges neighbours until a part has no more than MOST_COHORTS cohorts.
 fn thin(part: &mut VecDeque<Cohort>) {
     while part.len() > MOST_COHORTS {
         let pair = |i: usize| part[i].total + part[i + 1].total;

@@ -60,7 +60,7 @@ const MOST_FLUSHES: usize = 64;
 impl CheckpointLaw {
     /// Returns the law of a server. Two parts are guesses: MariaDB before 10.5 stops like MySQL
     /// 5.7, and MySQL from 8.0 uses as much of its log.
-    pub fn of(flavor: &str, version: &str) -> CheckpointLaw {
+    pub fn of_server(flavor: &str, version: &str) -> CheckpointLaw {
         let ceiling_share = CEILING * ASYNC * USED;
         if flavor == "mariadb" && at_least(version, [10, 5, 0]) {
             return CheckpointLaw { ceiling_share, limit_share: USED, wait_share: USED, stop_s: 0.0 };
@@ -93,6 +93,7 @@ pub(crate) struct Stopped {
 }
 
 impl Stopped {
+    /// Adds another part of a step, `times` times.
     fn add(&mut self, other: &Stopped, times: f64) {
         self.seconds += times * other.seconds;
         self.lost_s += times * other.lost_s;
@@ -111,7 +112,7 @@ struct Pressure {
 }
 
 impl Pressure {
-    /// Pages that get late a second.
+    /// Returns the pages that get late a second.
     fn rise(&self) -> f64 {
         (self.due - self.flushed) * self.tps - self.background
     }
@@ -131,8 +132,8 @@ struct Flush {
 }
 
 impl Flush {
-    /// Goes on for at most `seconds`. Returns how long, what it took, and by how much fewer pages
-    /// are late.
+    /// Writes for at most `seconds`, until it ends, asks again or makes clients wait. Returns how
+    /// long that was, s, what it took of the step, and by how much fewer pages are late.
     fn go_on(&mut self, seconds: f64, pressure: &Pressure, sharing: &Sharing, ahead_tx: f64) -> (f64, Stopped, f64) {
         let (tps, write_rate) = match self.room_tx {
             Some(_) => (pressure.tps * sharing.share, sharing.write_rate * sharing.share),
@@ -200,9 +201,9 @@ impl CheckpointAge {
         self.room_tx.is_some() && self.stop_s > 0.0
     }
 
-    /// Pages of the flush list a transaction writes at `tps` through `seconds`, where `due` have to
-    /// be written to keep the age: as many as the ceiling lets, those that are late too; beyond
-    /// the limit all, where the server does not stop for them.
+    /// Returns the pages of the flush list a transaction writes at `tps` through `seconds`, where
+    /// `due` have to be written to keep the age: as many as the ceiling lets, those that are late
+    /// too; beyond the limit all, where the server does not stop for them.
     pub fn flushed(&mut self, writes: &PageWrites, due: f64, tps: f64, seconds: f64) -> f64 {
         let limited = writes.limited(due, tps);
         let Some(room) = self.room_tx.map(|room_tx| room_tx * due).filter(|_| tps > 0.0) else { return limited };
@@ -239,9 +240,9 @@ impl CheckpointAge {
         stopped
     }
 
-    /// A transaction makes `due` pages late but for the `flushed` ones, while `tps` are done.
-    /// Returns the pages of a synchronous flush that begins now, and the transactions that clients
-    /// may still do before they wait for it; none where no flush begins.
+    /// Counts a transaction that makes `due` pages late but for the `flushed` ones, while `tps` are
+    /// done. Returns the pages of a synchronous flush that begins now, and the transactions that
+    /// clients may still do before they wait for it; none where no flush begins.
     pub fn begin(&mut self, due: f64, flushed: f64, tps: f64) -> Option<(f64, f64)> {
         let room = self.room_tx? * due;
         self.late = (self.late + due - flushed).max(0.0);
@@ -254,26 +255,28 @@ impl CheckpointAge {
         (batch > 0.0).then_some((batch, remaining_tx))
     }
 
-    /// The checkpointer asks again. Returns the pages of the `done_tx` that clients did since the
-    /// begin of a synchronous flush, which it writes too; none: clients are at the end of the log.
+    /// Extends a synchronous flush when the checkpointer asks again. Returns the pages of the
+    /// `done_tx` that clients did since its begin, which it writes too; none: clients are at the
+    /// end of the log.
     pub fn ask_again(&mut self, due: f64, done_tx: Option<f64>) -> f64 {
         let pages = (done_tx.unwrap_or(self.ahead_tx) * due).min(self.late);
         self.late -= pages;
         pages
     }
 
-    /// Pages were written that no transaction made due.
+    /// Counts pages that were written though no transaction made them due.
     pub fn wrote_early(&mut self, pages: f64) {
         self.late = (self.late - pages).max(0.0);
     }
 
-    /// Pages of one synchronous flush: it does not go further than to where the ceiling is.
+    /// Returns the pages of one synchronous flush: it does not go further than to where the ceiling
+    /// is.
     fn batch(&self, mean_tps: f64, due: f64, room: f64) -> f64 {
         (self.stop_s * mean_tps * due).min(room).max(1.0)
     }
 
-    /// Clients run until the age is at its limit, then during a synchronous flush or waiting for
-    /// it, and so on.
+    /// Simulates `seconds` in which the age reaches its limit of `room` pages: clients run up to
+    /// it, then during a synchronous flush or waiting for it, and so on.
     fn stop(&mut self, seconds: f64, pressure: &Pressure, room: f64, sharing: &Sharing) -> Stopped {
         let mean_tps = if self.mean_tps > 0.0 { self.mean_tps } else { pressure.tps };
         let (batch, rise) = (self.batch(mean_tps, pressure.due, room), pressure.rise());
@@ -312,14 +315,15 @@ impl CheckpointAge {
         stopped
     }
 
-    /// The flush that begins now: of the redo between limit and the end of the log some may be used
-    /// already.
+    /// Makes the flush that begins now: some of the redo between the limit and the end of the log
+    /// may be used already.
     fn next_flush(&self, batch: f64, due: f64, room: f64) -> Flush {
         let room_tx = Some((self.ahead_tx - (self.late - room) / due).max(0.0));
         Flush { pages: batch, asks_again_at: Some((1.0 - ALL_BEGUN) * batch), done_tx: 0.0, room_tx }
     }
 
-    /// The length of a cycle of flushes and running, s, and what it takes of it.
+    /// Returns the length of a cycle of flushes and of running between them, s, and what the
+    /// flushes take of it.
     fn cycle(&self, pressure: &Pressure, room: f64, batch: f64, sharing: &Sharing) -> (f64, Stopped) {
         let mut age = CheckpointAge { late: room, ..self.clone() };
         let (mut length, mut sum) = (0.0, Stopped::default());
@@ -340,6 +344,7 @@ impl CheckpointAge {
         (length, sum)
     }
 
+    /// Takes the rate of `seconds` into the smoothed one, transactions a second.
     fn follow(&mut self, tps: f64, seconds: f64) {
         // Redo is averaged as the server does: over some innodb_flushing_avg_loops seconds.
         let follows = 1.0 - libm::pow(0.9, seconds);
@@ -592,11 +597,11 @@ mod tests {
     #[test]
     fn laws_are_those_of_the_sources() {
         assert!((libm::pow(100.0 * CEILING, 1.5) / 7.5 - 100.0).abs() < 1e-3);
-        let old = CheckpointLaw::of("mysql", "5.7.22");
+        let old = CheckpointLaw::of_server("mysql", "5.7.22");
         assert!((old.limit_share - 0.759_375).abs() < 1e-12 && old.stop_s == 3.0);
         assert_eq!(old.wait_share, old.limit_share);
-        assert_eq!(CheckpointLaw::of("mysql", "8.0.29"), CheckpointLaw { wait_share: 0.9 * 0.9, ..old });
-        assert_eq!(CheckpointLaw::of("percona", "8.0.30").stop_s, 0.0);
-        assert_eq!(CheckpointLaw::of("mariadb", "10.11.6"), CheckpointLaw { limit_share: 0.9 * 0.9, wait_share: 0.9 * 0.9, stop_s: 0.0, ..old });
+        assert_eq!(CheckpointLaw::of_server("mysql", "8.0.29"), CheckpointLaw { wait_share: 0.9 * 0.9, ..old });
+        assert_eq!(CheckpointLaw::of_server("percona", "8.0.30").stop_s, 0.0);
+        assert_eq!(CheckpointLaw::of_server("mariadb", "10.11.6"), CheckpointLaw { limit_share: 0.9 * 0.9, wait_share: 0.9 * 0.9, stop_s: 0.0, ..old });
     }
 }

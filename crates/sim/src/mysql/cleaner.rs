@@ -72,15 +72,16 @@ const MOST_STEPS: f64 = 6.0;
 const HALVINGS: usize = 12;
 
 impl PageCleaner {
-    /// The cleaner of a server where nothing is set (its manuals): innodb_io_capacity is 10,000 in
-    /// MySQL from 8.4 and 200 before and in MariaDB, its maximum twice that and at least 2,000.
-    pub fn of(flavor: &str, version: &str) -> PageCleaner {
+    /// Makes the cleaner of a server where nothing is set (its manuals): innodb_io_capacity is
+    /// 10,000 in MySQL from 8.4 and 200 before and in MariaDB, its maximum twice that and at least
+    /// 2,000.
+    pub fn of_server(flavor: &str, version: &str) -> PageCleaner {
         let mariadb = flavor == "mariadb";
         let from = |mysql, maria| at_least(version, if mariadb { maria } else { mysql });
         let io_capacity = if !mariadb && at_least(version, [8, 4, 0]) { 10_000.0 } else { 200.0 };
         PageCleaner {
             io_capacity,
-            io_capacity_max: most_of(io_capacity),
+            io_capacity_max: default_max_of(io_capacity),
             most_dirty: if from([8, 0, 3], [10, 5, 7]) { MOST_DIRTY } else { MOST_DIRTY_BEFORE },
             low_water: if !mariadb && at_least(version, [8, 0, 3]) { LOW_WATER } else { 0.0 },
             redo_low_water: REDO_LOW_WATER,
@@ -94,9 +95,9 @@ impl PageCleaner {
         self.holds_age && evicting
     }
 
-    /// Pages a second that it is asked to write, while `dirty` is the share of dirty pages in the
-    /// pool, `age` that of the redo log since the oldest change, and the pool is full (`evicting`)
-    /// or not.
+    /// Returns the pages a second that it is asked to write, while `dirty` is the share of dirty
+    /// pages in the pool, `age` that of the redo log since the oldest change, and the pool is full
+    /// (`evicting`) or not.
     pub fn asks(&self, dirty: f64, age: f64, evicting: bool) -> f64 {
         let by_dirty = if self.low_water > 0.0 && dirty >= self.low_water {
             self.io_capacity * dirty / (self.most_dirty + ADDED)
@@ -115,14 +116,14 @@ impl PageCleaner {
         by_dirty.max(self.io_capacity_max * percent * percent.sqrt() / BY_AGE).min(self.io_capacity_max)
     }
 
-    /// Age at the low water, a share of the redo log.
+    /// Returns the age at the low water, a share of the redo log.
     fn least_age(&self) -> f64 {
         self.redo_low_water * OF_REDO
     }
 }
 
-/// Share of the pool that is dirty where `pages_s` are written by the number of dirty pages alone,
-/// with this innodb_io_capacity, from `low_water` on up to the default of
+/// Returns the share of the pool that is dirty where `pages_s` are written by the number of dirty
+/// pages alone, with this innodb_io_capacity, from `low_water` on up to the default of
 /// innodb_max_dirty_pages_pct.
 pub(super) fn dirty_share(pages_s: f64, io_capacity: f64, low_water: f64) -> f64 {
     ((MOST_DIRTY + ADDED) * pages_s / io_capacity.max(1e-9)).clamp(low_water, MOST_DIRTY)
@@ -133,9 +134,10 @@ const AVERAGED_S: f64 = 30.0;
 /// Half minutes after which what was taken up is all but 1 % of it.
 const MOST_AVERAGED: f64 = 20.0;
 
-/// Share of what the percentage asks for that the cleaner writes `since_s` seconds after its server
-/// began. The mean of what it wrote and the redo a second are each half of the last half minute and
-/// half of the average before: with the averages a and l x share, share = (1 + a + l x share) / 3.
+/// Returns the share of what the percentage asks for that the cleaner writes `since_s` seconds
+/// after its server began. The mean of what it wrote and the redo a second are each half of the
+/// last half minute and half of the average before: with the averages a and l x share, share = (1 +
+/// a + l x share) / 3.
 pub fn taken_up(since_s: f64) -> f64 {
     let loops = (since_s / AVERAGED_S).floor();
     if loops >= MOST_AVERAGED {
@@ -161,7 +163,7 @@ pub(super) struct DirtyPages {
 }
 
 impl DirtyPages {
-    /// Between this and `other`, linear.
+    /// Interpolates between this and `other`, linearly; `share`: part of the way, 0-1.
     fn mix(&self, other: &DirtyPages, share: f64) -> DirtyPages {
         let between = |a: f64, b: f64| a + share * (b - a);
         DirtyPages {
@@ -205,9 +207,9 @@ impl CleanerPace {
     }
 }
 
-/// Windows that are followed with the cache, longest first: from that of the redo log down to the
-/// shortest that the cleaner may come to, at its low waters. None where dirty pages are not
-/// followed.
+/// Returns the windows that are followed with the cache, transactions, longest first: from that of
+/// the redo log down to the shortest that the cleaner may come to, at its low waters. Empty where
+/// dirty pages are not followed.
 pub(super) fn windows_of(database: &Database, pool_pages: f64) -> Vec<f64> {
     let Some(dirtying) = &database.dirtying else { return Vec::new() };
     let longest = dirtying.window_tx;
@@ -223,7 +225,8 @@ pub(super) fn windows_of(database: &Database, pool_pages: f64) -> Vec<f64> {
 }
 
 impl Database {
-    /// Pages flushed as they were measured over what follows from the benchmark's tables.
+    /// Returns the pages flushed as they were measured, over what follows from the benchmark's
+    /// tables.
     pub(super) fn flushed_over_usual(&self) -> f64 {
         self.dirtying.as_ref().map_or(1.0, |dirtying| self.writes.flush_per_tx / dirtying.flush_per_tx.max(1e-12))
     }
@@ -252,11 +255,11 @@ impl Database {
         self.dirtying.is_some() && self.cleaner.as_ref().is_some_and(|cleaner| cleaner.holds_age)
     }
 
-    /// Changes of pages over those of the benchmark's tables. If undo is followed too, all that a
-    /// transaction changes is, so that under the cleaner's own rule pages flushed tell how often
-    /// pages are changed (splits and purge differ from index to index). Elsewhere they tell what
-    /// the cleaner is asked for over its rule ([`Cleaning::of`]), which at its low water, where a
-    /// slow volume holds it, changes nothing.
+    /// Returns the changes of pages over those of the benchmark's tables. If undo is followed too,
+    /// all that a transaction changes is, so that under the cleaner's own rule pages flushed tell
+    /// how often pages are changed (splits and purge differ from index to index). Elsewhere they
+    /// tell what the cleaner is asked for over its rule ([`Cleaning::new`]), which at its low
+    /// water, where a slow volume holds it, changes nothing.
     pub(super) fn changes_over_usual(&self) -> f64 {
         let followed = self.dirtying.as_ref().is_some_and(|dirtying| dirtying.undo_pages > 0.0);
         if followed && self.is_asked_by_rule() {
@@ -274,7 +277,7 @@ impl Database {
     }
 }
 
-/// Share of the redo log that a transaction writes; 0 where its size is not known.
+/// Returns the share of the redo log that a transaction writes; 0 where its size is not known.
 fn redo_share_per_tx(database: &Database) -> f64 {
     database.log.redo_capacity_bytes.map_or(0.0, |bytes| database.log.redo_bytes_per_tx / bytes)
 }
@@ -296,40 +299,40 @@ pub(super) struct Cleaning {
 impl Cleaning {
     /// Makes the cleaning of a database in a pool of `pool_pages`; none without a cleaner, or with
     /// one window alone.
-    pub fn of(database: &Database, pool_pages: f64, windows_tx: Vec<f64>) -> Option<Cleaning> {
+    pub fn new(database: &Database, pool_pages: f64, windows_tx: Vec<f64>) -> Option<Cleaning> {
         let cleaner = database.cleaner.filter(|_| windows_tx.len() > 1)?;
         let asked_over_rule = if database.is_asked_by_rule() { database.flushed_over_usual() / database.changes_over_usual() } else { 1.0 };
         Some(Cleaning { cleaner, asked_over_rule, pool_pages, redo_share_per_tx: redo_share_per_tx(database), windows_tx, pages: Vec::new() })
     }
 
-    /// Goes on by a point.
+    /// Adds a point: its dirty pages, window after window.
     pub fn push(&mut self, point: impl Iterator<Item = DirtyPages>) {
         self.pages.extend(point);
     }
 
-    /// Goes on by a point that is like the last one.
+    /// Adds a point that is like the last one.
     pub fn repeat_last(&mut self) {
         let from = self.pages.len() - self.windows_tx.len();
         self.pages.extend_from_within(from..);
     }
 
-    /// The dirty pages between two points, `share` of the way, with the window that the cleaner
-    /// comes to at this pace after `tx` transactions, `evicting` once the pool is full; none where
-    /// it is that of the redo log.
+    /// Returns the dirty pages between two points, `share` of the way, with the window that the
+    /// cleaner comes to at this pace after `tx` transactions, `evicting` once the pool is full;
+    /// none where it is that of the redo log.
     pub fn settle(&self, (from, to, share): (usize, usize, f64), (tx, evicting): (f64, bool), pace: CleanerPace) -> Option<DirtyPages> {
         let count = self.windows_tx.len();
         let factor = self.asked_over_rule * if self.cleaner.holds_age { 1.0 } else { pace.taken_up };
-        let of = |window: usize| self.pages[from * count + window].mix(&self.pages[to * count + window], share);
+        let at_window = |window: usize| self.pages[from * count + window].mix(&self.pages[to * count + window], share);
         let asks_more = |pages: &DirtyPages, window_tx: f64| {
             let age = window_tx.min(tx) * self.redo_share_per_tx;
             factor * self.cleaner.asks(pages.of_pool, age, evicting) > pages.of_pool * self.pool_pages / window_tx * pace.tps
         };
-        let (mut longer, mut longer_tx) = (of(0), self.windows_tx[0]);
+        let (mut longer, mut longer_tx) = (at_window(0), self.windows_tx[0]);
         if !asks_more(&longer, longer_tx) {
             return None;
         }
         for window in 1..count {
-            let (mut shorter, mut shorter_tx) = (of(window), self.windows_tx[window]);
+            let (mut shorter, mut shorter_tx) = (at_window(window), self.windows_tx[window]);
             if asks_more(&shorter, shorter_tx) {
                 (longer, longer_tx) = (shorter, shorter_tx);
                 continue;
@@ -348,8 +351,8 @@ impl Cleaning {
     }
 }
 
-/// innodb_io_capacity_max of a server where innodb_io_capacity alone is set.
-fn most_of(io_capacity: f64) -> f64 {
+/// Returns innodb_io_capacity_max of a server where innodb_io_capacity alone is set.
+fn default_max_of(io_capacity: f64) -> f64 {
     (2.0 * io_capacity).max(2_000.0)
 }
 
@@ -362,7 +365,7 @@ mod tests {
     /// nothing; above all at most 20,000.
     #[test]
     fn mysql_is_asked_by_dirty_pages_or_by_age() {
-        let cleaner = PageCleaner::of("mysql", "9.7.0");
+        let cleaner = PageCleaner::of_server("mysql", "9.7.0");
         assert!((cleaner.asks(0.25, 0.0, true) - 2_747.252_747).abs() < 1e-5);
         let age = 0.36 * 0.875 * 0.81;
         assert!((cleaner.asks(0.0, age, true) - 5_760.0).abs() < 1e-8);
@@ -378,10 +381,10 @@ mod tests {
     /// age: 0.0901 / 0.70875 is 12.71 %, 2,000 x 12.71^1.5 / 750 = 120.8.
     #[test]
     fn without_a_low_water_the_age_alone_asks() {
-        let cleaner = PageCleaner::of("mysql", "5.7.44");
+        let cleaner = PageCleaner::of_server("mysql", "5.7.44");
         assert_eq!((cleaner.asks(0.74, 0.0899, true), cleaner.asks(0.76, 0.0899, true)), (0.0, 200.0));
         assert!((cleaner.asks(0.74, 0.0901, true) - 120.87).abs() < 0.05, "{}", cleaner.asks(0.74, 0.0901, true));
-        let mariadb = PageCleaner::of("mariadb", "12.2.2");
+        let mariadb = PageCleaner::of_server("mariadb", "12.2.2");
         assert_eq!((mariadb.asks(0.89, 0.0899, true), mariadb.asks(0.1, 0.0901, false)), (0.0, 2_000.0));
         assert_eq!(mariadb.asks(0.1, 0.0901, true), UNLIMITED);
     }
@@ -401,7 +404,7 @@ mod tests {
     #[test]
     fn defaults_follow_flavor_and_version() {
         let of = |flavor, version| {
-            let cleaner = PageCleaner::of(flavor, version);
+            let cleaner = PageCleaner::of_server(flavor, version);
             cleaner.check().unwrap();
             (cleaner.io_capacity, cleaner.io_capacity_max, cleaner.most_dirty, cleaner.low_water, cleaner.holds_age)
         };

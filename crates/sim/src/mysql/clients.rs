@@ -87,7 +87,7 @@ fn refuse_long(scenario: &Scenario<'_>) -> Result<(), SimError> {
         of_writes + limits.reads.map_or(0.0, |reads| reads.iops as f64)
     };
     let cap: f64 = scenario.data.limits.iter().chain(scenario.log.iter().flat_map(|log| &log.limits)).map(cap).sum();
-    let of = |tx: f64| {
+    let ios_per_tx = |tx: f64| {
         let at = scenario.warm_up.at(tx, &mut 0);
         at.shape * (at.reads + (at.evicted_dirty + at.flushed) * database.page_write().0) + database.log.syncs_per_commit
     };
@@ -97,7 +97,7 @@ fn refuse_long(scenario: &Scenario<'_>) -> Result<(), SimError> {
         TransactionLoad::Arrivals(rates) => rates.iter().copied().fold(0.0, f64::max),
     };
     let background = database.writes.background_per_s + database.compaction.as_ref().map_or(0.0, |compaction| compaction.rate_bytes_s / RUN_BYTES);
-    let events_s = (demanded_tps * of(start) + background).min(cap) + demanded_tps.min(cap / of(scenario.warm_up.settled_tx()).max(1e-9));
+    let events_s = (demanded_tps * ios_per_tx(start) + background).min(cap) + demanded_tps.min(cap / ios_per_tx(scenario.warm_up.settled_tx()).max(1e-9));
     let events = events_s * f64::from(scenario.seconds);
     if events <= MOST_EVENTS {
         return Ok(());

@@ -67,8 +67,8 @@ pub(super) struct RoundTrip {
 pub(super) const SWITCH_MS: f64 = 0.0038;
 
 impl RoundTrip {
-    /// Returns the round trip of clients there.
-    pub const fn of(host: ClientHost) -> RoundTrip {
+    /// Returns the round trip of a statement of clients on this host.
+    pub const fn from_host(host: ClientHost) -> RoundTrip {
         match host {
             // sysbench's own 0.010, and 0.003 of TCP over the loopback address
             // (`benchmarks/standards`): it is processor time and nothing else.
@@ -111,7 +111,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// Adds that of `count` statements.
+    /// Adds the cost of `count` statements that cost `more` each.
     pub fn add(&mut self, count: f64, more: Cost) {
         self.core_ms += count * more.core_ms;
         self.background_ms += count * more.background_ms;
@@ -155,7 +155,7 @@ impl Costs {
     ///
     /// # Errors
     /// A table that cannot be read.
-    pub fn of(engine: StorageEngine, flavor: Flavor) -> Result<Costs, SimError> {
+    pub fn read(engine: StorageEngine, flavor: Flavor) -> Result<Costs, SimError> {
         let measured = match (engine, flavor) {
             (StorageEngine::Myrocks, _) => ["myrocks", "mariadb"],
             (StorageEngine::Innodb, Flavor::Mysql) => ["innodb", "mysql"],

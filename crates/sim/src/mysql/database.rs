@@ -114,7 +114,7 @@ pub struct PageCleaner {
 }
 
 impl PageCleaner {
-    /// Refuses what no server takes.
+    /// Refuses values that no server takes.
     pub(super) fn check(&self) -> Result<(), SimError> {
         SimError::check_range("innodb_io_capacity (pages a second)", self.io_capacity, 0.0, 1e6)?;
         SimError::check_range("innodb_io_capacity_max (pages a second)", self.io_capacity_max, self.io_capacity, 1e9)?;
@@ -265,14 +265,14 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// Variance of the tps of a step around their `mean`: over a longer step the part that counts
-    /// events averages out.
+    /// Returns the variance of the tps of a step of `seconds` around their `mean`: over a longer
+    /// step the part that counts events averages out.
     pub fn variance(&self, mean: f64, seconds: f64) -> f64 {
         self.fano * mean / seconds + (self.cv * mean) * (self.cv * mean)
     }
 
-    /// Relative standard deviation that chance gives the mean of a run of `seconds` at `tps`, whose
-    /// seconds do not know of each other.
+    /// Returns the relative standard deviation that chance gives the mean of a run of `seconds` at
+    /// `tps`, whose seconds do not know of each other.
     pub fn of_mean(&self, tps: f64, seconds: f64) -> f64 {
         ((self.fano / tps.max(1e-9) + self.cv * self.cv) / seconds.max(1.0)).sqrt()
     }
@@ -379,8 +379,8 @@ pub struct Database {
     pub local_disk_read_ms: Option<f64>,
 }
 
-/// I/Os and bytes of one page of `page_bytes` written back: in its place, and with the doublewrite
-/// area there first, in runs of 256 KiB.
+/// Returns the I/Os and bytes of one page of `page_bytes` written back: in its place, and with the
+/// doublewrite area there first, in runs of 256 KiB.
 pub fn page_write(page_bytes: f64, doublewrite: bool) -> (f64, f64) {
     if doublewrite {
         (1.0 + page_bytes / RUN_BYTES, 2.0 * page_bytes)
@@ -404,7 +404,7 @@ impl Log {
 }
 
 impl PageWrites {
-    /// An engine or a load that writes no pages back.
+    /// Makes the writes of an engine or a load that writes no pages back.
     pub(crate) fn none() -> PageWrites {
         PageWrites {
             flush_per_tx: 0.0,
@@ -418,8 +418,8 @@ impl PageWrites {
         }
     }
 
-    /// Pages the cleaner writes in the background a second at `tps`: not more than transactions
-    /// dirty less what is written already, `written_per_tx`. 0 tps: not known yet.
+    /// Returns the pages a second that the cleaner writes in the background at `tps`: not more than
+    /// transactions dirty less what is written already, `written_per_tx`. 0 tps: not known yet.
     #[inline]
     pub fn background(&self, tps: f64, touches_per_tx: f64, written_per_tx: f64) -> f64 {
         let dirtied = (DIRTIED_SHARE * touches_per_tx - written_per_tx).max(0.0) * tps;
@@ -430,8 +430,8 @@ impl PageWrites {
         }
     }
 
-    /// Pages of `flushed` per transaction that the limit lets the flush list write at `tps`, on top
-    /// of the background.
+    /// Returns the pages per transaction, of the `flushed` ones, that the limit lets the flush list
+    /// write at `tps`, on top of the background.
     #[inline]
     pub fn limited(&self, flushed: f64, tps: f64) -> f64 {
         flushed.min((self.flush_limit_per_s - self.background_per_s).max(0.0) / tps.max(1e-9))
@@ -475,17 +475,17 @@ impl Database {
         (writes, writes * self.local_disk_reads.unwrap_or(1.0))
     }
 
-    /// I/Os and bytes of one page written back.
+    /// Returns the I/Os and bytes of one page written back.
     pub fn page_write(&self) -> (f64, f64) {
         page_write(self.cached_bytes, self.writes.doublewrite)
     }
 
-    /// Pages that fit a cache of `cache_bytes`.
+    /// Returns the pages that fit a cache of `cache_bytes`.
     pub fn cache_pages(&self, cache_bytes: f64) -> f64 {
         cache_bytes * self.usable_share / self.cached_bytes
     }
 
-    /// Refuses what cannot be: the value, what it is and the rule.
+    /// Refuses a database with a value out of bounds; the error names the first of them.
     pub fn check(&self) -> Result<(), SimError> {
         let writes = &self.writes;
         let ranges = [
@@ -545,6 +545,7 @@ impl Database {
 }
 
 impl IoShape {
+    /// Refuses points that are not sorted or out of bounds.
     fn check(&self) -> Result<(), SimError> {
         for points in [&self.filling, &self.full] {
             let mut last = 0.0;
@@ -569,6 +570,7 @@ impl IoShape {
 }
 
 impl Dirtying {
+    /// Refuses values out of bounds, and a number of shares other than that of the `classes`.
     fn check(&self, classes: usize) -> Result<(), SimError> {
         SimError::check_range("shares of touches that change a page (one a class)", self.changed.len() as f64, classes as f64, classes as f64)?;
         self.changed.iter().try_for_each(|share| SimError::check_range("share of touches that change a page", *share, 0.0, 1.0))?;
@@ -580,7 +582,7 @@ impl Dirtying {
 }
 
 impl CheckpointLaw {
-    /// Refuses what cannot be.
+    /// Refuses values out of bounds.
     fn check(&self) -> Result<(), SimError> {
         SimError::check_range("age of the checkpoint at the ceiling of flushing (share of the redo log)", self.ceiling_share, 0.0, 1.0)?;
         SimError::check_range("age of the checkpoint at its limit (share of the redo log)", self.limit_share, self.ceiling_share, 1.0)?;
@@ -590,6 +592,7 @@ impl CheckpointLaw {
 }
 
 impl Compaction {
+    /// Refuses values out of bounds.
     fn check(&self) -> Result<(), SimError> {
         SimError::check_range("transactions of a compaction period", self.period_tx, 1.0, 1e12)?;
         SimError::check_range("transactions until the first compaction", self.first_tx, 0.0, 1e12)?;

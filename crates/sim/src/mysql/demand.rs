@@ -13,15 +13,17 @@ pub(crate) struct Flow {
 }
 
 impl Flow {
+    /// Adds `count` reads of `bytes` each; `sequential`: share of them, 0-1.
     fn read(&mut self, device: &DeviceCounting, count: f64, bytes: f64, sequential: f64) {
-        let (units, total, hdd) = device.counting.of(count, bytes, sequential);
+        let (units, total, hdd) = device.counting.count(count, bytes, sequential);
         let to = &mut self.measured;
         (to.read_units, to.read_bytes, to.read_hdd) = (to.read_units + units, to.read_bytes + total, to.read_hdd + hdd);
         (to.iops, to.bytes_s) = (to.iops + units.max(count), to.bytes_s + total);
     }
 
+    /// Adds `count` writes of `bytes` each; `sequential`: share of them, 0-1.
     pub fn write(&mut self, device: &DeviceCounting, count: f64, bytes: f64, sequential: f64) {
-        let (units, total, hdd) = device.counting.of(count, bytes, sequential);
+        let (units, total, hdd) = device.counting.count(count, bytes, sequential);
         let to = &mut self.measured;
         (to.write_units, to.write_bytes, to.write_hdd) = (to.write_units + units, to.write_bytes + total, to.write_hdd + hdd);
         (to.iops, to.bytes_s) = (to.iops + units.max(count), to.bytes_s + total);
@@ -37,7 +39,7 @@ impl Flow {
         flow
     }
 
-    /// `times` this much, and `more`.
+    /// Returns `times` this flow, plus `more`.
     #[inline]
     pub fn times_plus(&self, times: f64, more: &Flow) -> Flow {
         let (a, b) = (&self.measured, &more.measured);
@@ -72,6 +74,8 @@ pub(crate) struct DeviceCounting {
 }
 
 impl DeviceCounting {
+    /// Makes the rules of a storage and the own latencies of a database's reads and log writes on
+    /// it.
     pub fn new(setup: &Setup, database: &Database) -> DeviceCounting {
         let chunk = setup.storage.raid.map(|_| setup.storage.chunk_kib as f64 * 1_024.0);
         let hdd = setup.limits.iter().find(|limits| limits.random_charges_full_unit);
@@ -102,12 +106,14 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// Returns the rules of the device that holds the logs.
     pub fn log_or_data(&self) -> &DeviceCounting {
         self.log.as_ref().unwrap_or(&self.data)
     }
 
-    /// I/O of one transaction with the cache at `at`, on the data and the log device; `reads_by`
-    /// scales its reads (compaction's profile), `syncs` is its share of synchronous log writes.
+    /// Returns the I/O of one transaction with the cache at `at`, on the data and the log device;
+    /// `reads_by` scales its reads (compaction's profile), `syncs` is its share of synchronous log
+    /// writes.
     pub fn of_transaction(&self, database: &Database, at: &At, reads_by: f64, syncs: f64) -> (Flow, Flow) {
         let (mut data, mut log) = (Flow::default(), Flow::default());
         let reads = at.reads * at.shape * reads_by;
@@ -127,8 +133,8 @@ impl Places {
         (data, log)
     }
 
-    /// I/O of one second that does not depend on transactions: pages the cleaner writes in the
-    /// background, and compaction's bytes.
+    /// Returns the I/O of one second that does not depend on transactions: pages the cleaner writes
+    /// in the background, and compaction's bytes.
     pub fn of_second(&self, database: &Database, background_pages: f64, compacted: (f64, f64)) -> Flow {
         let mut flow = Flow::default();
         self.write_pages(database, &mut flow, background_pages);
@@ -139,6 +145,7 @@ impl Places {
         flow
     }
 
+    /// Adds the writes of `pages` in their place, and in runs to the doublewrite area.
     fn write_pages(&self, database: &Database, flow: &mut Flow, pages: f64) {
         if pages > 0.0 {
             flow.write(&self.data, pages, database.cached_bytes, 0.0);

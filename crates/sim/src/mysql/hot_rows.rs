@@ -36,12 +36,13 @@ const MOST_STEPS: usize = 64;
 const CLOSE: f64 = 1e-12;
 
 impl HotRows {
-    /// Mean number of locked rows of a transaction of which a share is its commit.
+    /// Returns the mean number of rows that a transaction has locked, a share of whose time is its
+    /// commit.
     pub(super) fn locked(&self, commit_share: f64) -> f64 {
         self.at_work + (self.at_commit - self.at_work) * commit_share
     }
 
-    /// Refuses what no transaction locks.
+    /// Refuses values that no transaction can have.
     pub(super) fn check(&self) -> Result<(), SimError> {
         SimError::check_range("hot rows of a kind", self.rows, 1.0, 1e12)?;
         SimError::check_range("hot rows locked at work", self.at_work, 0.0, 1.0)?;

@@ -129,8 +129,8 @@ pub struct Scenario<'a> {
 }
 
 impl Start {
-    /// Transactions done at the start.
-    fn tx(self, warm_up: &WarmUp) -> f64 {
+    /// Returns the transactions done at the start.
+    pub(crate) fn tx(self, warm_up: &WarmUp) -> f64 {
         match self {
             Start::Cold => 0.0,
             Start::Warm => warm_up.settled_tx(),
@@ -140,14 +140,14 @@ impl Start {
 }
 
 impl Scenario<'_> {
-    /// Transactions done at the start.
+    /// Returns the transactions done at the start.
     pub(crate) fn start_tx(&self) -> f64 {
         self.start.tx(self.warm_up)
     }
 
-    /// Processors of the server.
+    /// Returns the processors of the server; None: they never bind.
     pub(crate) fn processors(&self) -> Option<Processors> {
-        Processors::of(self.instance, self.vcpus, &self.database.clients.machine())
+        Processors::resolve(self.instance, self.vcpus, &self.database.clients.machine())
     }
 }
 
@@ -216,7 +216,7 @@ pub struct Course<'a> {
 
 impl<'a> Course<'a> {
     /// Returns the course of a scenario.
-    pub(crate) fn of(scenario: &'a Scenario<'_>) -> Course<'a> {
+    pub(crate) fn of_scenario(scenario: &'a Scenario<'_>) -> Course<'a> {
         Course {
             database: scenario.database,
             warm_up: scenario.warm_up,
@@ -231,7 +231,8 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Runs a scenario; `each` sees every step.
+/// Runs a scenario; `each` is called with every step. Refuses a database out of bounds and more
+/// virtual CPUs than the instance has.
 pub fn run(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
     scenario.database.check()?;
     check_vcpus(scenario)?;
@@ -252,14 +253,14 @@ fn check_vcpus(scenario: &Scenario<'_>) -> Result<(), SimError> {
 /// Returns the commit's share of the time of a transaction with nothing to wait for, at the start
 /// of a scenario.
 pub(crate) fn commit_share(scenario: &Scenario<'_>) -> f64 {
-    let state = ScenarioState::new(&Course::of(scenario), Devices::new(scenario, Path::default()));
+    let state = ScenarioState::new(&Course::of_scenario(scenario), Devices::new(scenario, Path::default()));
     let at = scenario.warm_up.at(scenario.start_tx(), &mut 0);
     state.commit_share(scenario.database, state.unloaded_s(scenario.database, &at, 1.0))
 }
 
 /// Runs a scenario of a database that was checked, as a search does once for all its candidates.
 pub(crate) fn run_checked(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
-    run_on(&Course::of(scenario), Devices::new(scenario, Path::default()), each)
+    run_on(&Course::of_scenario(scenario), Devices::new(scenario, Path::default()), each)
 }
 
 /// Runs a course on a backend that serves its I/O. The database must have been checked.
@@ -274,6 +275,7 @@ pub(crate) fn run_on(course: &Course<'_>, backend: impl Backend, each: &mut dyn 
     Ok(())
 }
 
+/// Refuses a load or a length of steps out of bounds.
 fn check(scenario: &Course<'_>) -> Result<(), SimError> {
     match scenario.load {
         TransactionLoad::Clients(clients) => SimError::check_range("clients", f64::from(*clients), 1.0, 65_536.0)?,
@@ -300,12 +302,9 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
+    /// Makes the devices of a scenario at its start balance; `path`: waits beyond the volumes.
     pub fn new(scenario: &Scenario<'_>, path: Path) -> Devices {
-        let keep_refill = |mut fluid: Fluid| {
-            fluid.keep_a_refill(scenario.step_s);
-            fluid
-        };
-        let volumes = |setup: &Setup| keep_refill(Fluid::of_volumes(setup));
+        let volumes = |setup: &Setup| Fluid::of_volumes(setup).with_refill(scenario.step_s);
         let counting = |setup: &Setup| DeviceCounting::new(setup, scenario.database);
         Devices {
             places: Places { data: counting(scenario.data), log: scenario.log.map(counting) },
@@ -314,19 +313,19 @@ impl Devices {
             log: scenario.log.map(volumes),
             instance: scenario
                 .instance
-                .map(|limits| keep_refill(Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent))),
+                .map(|limits| Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent).with_refill(scenario.step_s)),
             copies: [Fluid::amplification(scenario.data), scenario.log.map_or((1.0, 1.0), Fluid::amplification)],
             local: scenario.data.is_local(),
         }
     }
 
-    /// The flow of both devices as the instance sees it.
+    /// Returns the flow of both devices as the instance sees it.
     fn on_instance(&self, data: &Flow, log: &Flow) -> Flow {
         let [of_data, of_log] = self.copies;
         data.copied(of_data).times_plus(1.0, &log.copied(of_log))
     }
 
-    /// Own latency of a log write on the volume, ms.
+    /// Returns the own latency of a log write on the volume, ms.
     pub fn volume_write_ms(&self) -> f64 {
         self.places.log_or_data().write_ms
     }
@@ -365,6 +364,8 @@ impl Backend for Devices {
         self.places.of_second(database, background_pages, compacted)
     }
 
+    /// Returns the most transactions a second of this I/O on top of `always`, and the cap of data,
+    /// log or instance that limits them.
     fn max_rate(&self, (data, log): (&Flow, &Flow), always: &Flow, seconds: f64) -> (f64, Binding) {
         let (rate, cap) = self.data.max_rate(&data.measured, &always.measured, seconds);
         let mut lowest = (rate, Binding::Data(cap));
@@ -383,12 +384,15 @@ impl Backend for Devices {
         lowest
     }
 
-    /// With the clients' part left to them.
+    /// Returns the rate at which compaction could move these bytes, over the rate given, with the
+    /// clients' part of the device left to them.
     fn spare(&self, database: &Database, compacted: (f64, f64), seconds: f64) -> f64 {
         let flow = self.places.of_second(database, 0.0, compacted);
         COMPACTION_SHARE * self.max_rate((&flow, &Flow::default()), &Flow::default(), seconds).0
     }
 
+    /// Takes what `seconds` of this I/O cost from the buckets of data, log and instance; `t_s` is
+    /// the end of the step.
     fn charge(&mut self, data: &Flow, log: &Flow, t_s: f64, seconds: f64) {
         self.data.charge(&data.measured, seconds);
         if let Some(fluid) = &mut self.log {
@@ -404,8 +408,8 @@ impl Backend for Devices {
     }
 
     fn balance_percent(&self) -> Option<f64> {
-        let of = |fluid: &Fluid| fluid.percent_of(Cap::VolumeCredits);
-        match (of(&self.data), self.log.as_ref().and_then(of)) {
+        let credits = |fluid: &Fluid| fluid.percent_of(Cap::VolumeCredits);
+        match (credits(&self.data), self.log.as_ref().and_then(credits)) {
             (Some(data), Some(log)) => Some(data.min(log)),
             (data, log) => data.or(log),
         }
@@ -428,6 +432,7 @@ struct Transaction {
     other_ios: f64,
 }
 
+/// State of a course between two steps, on the devices that serve its I/O.
 struct ScenarioState<B> {
     devices: B,
     /// Clients as they behave alone on the processors.
@@ -461,6 +466,7 @@ struct ScenarioState<B> {
 }
 
 impl<B: Backend> ScenarioState<B> {
+    /// Makes the state before the first step of a course.
     fn new(scenario: &Course<'_>, devices: B) -> ScenarioState<B> {
         let tx = scenario.start.tx(scenario.warm_up);
         let processors = scenario.processors.as_ref();
@@ -487,6 +493,8 @@ impl<B: Backend> ScenarioState<B> {
         }
     }
 
+    /// Simulates a step: the transactions that storage, processors and load let through, what they
+    /// take of the buckets, and where they bring cache, compaction and checkpoint.
     fn step(&mut self, scenario: &Course<'_>, step: usize) -> Second {
         let (database, seconds) = (scenario.database, scenario.step_s);
         let t_s = (step + 1) as f64 * seconds;
@@ -628,8 +636,8 @@ impl<B: Backend> ScenarioState<B> {
         CleanerPace { tps, taken_up: if scenario.start == Start::Cold { taken_up(since_s) } else { 1.0 } }
     }
 
-    /// Transactions a second that the load asks for and the devices let through, before the first
-    /// ones are done.
+    /// Returns the transactions a second that the load asks for and the devices let through, before
+    /// the first ones are done.
     fn first_pace(&mut self, scenario: &Course<'_>) -> f64 {
         let database = scenario.database;
         let at = scenario.warm_up.at(self.tx, &mut self.hint);
@@ -642,7 +650,7 @@ impl<B: Backend> ScenarioState<B> {
         storage.min(offered).min(self.contention.processors_rate())
     }
 
-    /// The spread of response times of this mean by the pages that a transaction reads.
+    /// Returns the spread of response times of this mean, s, by the pages that a transaction reads.
     fn spread_at(&self, database: &Database, reads: f64, response_s: f64) -> ResponseSpread {
         if database.shape.response.is_empty() && database.shape.statements_p95 <= 0.0 {
             self.spread
@@ -651,8 +659,9 @@ impl<B: Backend> ScenarioState<B> {
         }
     }
 
-    /// Transactions a second that storage, processors and the load itself let through, their
-    /// response time in s, and what binds.
+    /// Returns the transactions a second that storage, processors and the load itself let through,
+    /// their response time in s, and what binds. `storage` transactions a second are the most that
+    /// devices allow, `bound` by this cap. An open load's backlog is updated.
     fn served(
         &mut self,
         scenario: &Course<'_>,
@@ -724,30 +733,31 @@ impl<B: Backend> ScenarioState<B> {
         }
     }
 
-    /// Response time with nothing to wait for but one's own I/O, s: reads come one after the other,
-    /// each with its processor time, then the commit.
+    /// Returns the response time with nothing to wait for but one's own I/O, s: reads come one
+    /// after the other, each with its processor time, then the commit.
     fn unloaded_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
         let reads = at.reads * at.shape * reads_by;
         let processor_s = reads * (1.0 - database.read_ahead_share) * self.contention.io_waited_s;
         (self.base_ms() + reads * self.devices.read_ms() + self.commit_ms(database) + self.woken_ms(database)) / 1e3 + processor_s
     }
 
-    /// Time that a transaction waits for its own I/O with nothing else on the devices, s.
+    /// Returns the time that a transaction waits for its own I/O with nothing else on the devices,
+    /// s.
     fn io_s(&self, database: &Database, transaction: &Transaction, contention: &Contention) -> f64 {
         transaction.unloaded_s - (self.base_ms() + self.woken_ms(database)) / 1e3 - transaction.reads * contention.io_waited_s
     }
 
-    /// Response time without I/O among what was done in the step before, ms.
+    /// Returns the response time without I/O at the rate of the step before, ms.
     fn base_ms(&self) -> f64 {
         self.clients.base_at(self.before.0, self.contention.threads())
     }
 
-    /// Time of a transaction's commits with nothing to wait for but their own I/O, ms.
+    /// Returns the time of a transaction's commits with nothing to wait for but their own I/O, ms.
     fn commit_ms(&self, database: &Database) -> f64 {
         database.log.syncs_per_commit * self.devices.log_write_ms() + database.log.commits() * self.devices.commit_ms()
     }
 
-    /// Time in which a transaction's thread is woken for its commits, ms.
+    /// Returns the time in which a transaction's thread is woken for its commits, ms.
     fn woken_ms(&self, database: &Database) -> f64 {
         database.log.syncs_per_commit * self.log_wake_ms
     }
@@ -761,8 +771,8 @@ impl<B: Backend> ScenarioState<B> {
         }
     }
 
-    /// Log writes of one commit: those that come while one is under way share the next. At a cap a
-    /// log write waits like any other I/O of the transaction, and more share it.
+    /// Returns the log writes of one transaction: those that come while one is under way share the
+    /// next. At a cap a log write waits like any other I/O of the transaction, and more share it.
     fn syncs(&self, database: &Database, at: &At, unloaded_s: f64) -> f64 {
         let unshared = database.log.syncs_per_commit;
         let (tps, response_s) = self.before;
@@ -771,6 +781,8 @@ impl<B: Backend> ScenarioState<B> {
         unshared / (1.0 + coming * coming / (1.0 + coming))
     }
 
+    /// Draws the transactions a second of a step around their mean; without a seed it returns the
+    /// mean.
     fn scatter(&mut self, database: &Database, mean: f64, seconds: f64) -> f64 {
         let Some(chance) = &mut self.chance else { return mean };
         let variance = database.noise.variance(mean, seconds);
@@ -783,8 +795,8 @@ impl<B: Backend> ScenarioState<B> {
     }
 }
 
-/// Time in which threads that sleep are woken for a log write, ms: none where they spin, or where a
-/// client is alone.
+/// Returns the time in which threads that sleep are woken for a log write, ms: none where they
+/// spin, or where a client is alone.
 fn log_wake_ms(scenario: &Course<'_>) -> f64 {
     let others = match scenario.load {
         TransactionLoad::Clients(clients) => 1.0 - 1.0 / f64::from((*clients).max(1)),
@@ -805,15 +817,15 @@ fn share_device(devices: &impl Backend, ((data, log), tps): (&(Flow, Flow), f64)
     Sharing { write_rate, share: 1.0 / (1.0 + tps / alone.max(1e-9)) }
 }
 
-/// A burst of `pages` with the I/O of a `page` each, while transactions that run write
+/// Makes a burst of `pages` with the I/O of a `page` each, while transactions that run write
 /// `running_pages`.
 fn burst_of(devices: &impl Backend, (pages, page): (f64, &Flow), always: &Flow, seconds: f64, running_pages: f64) -> Burst {
     let page_s = if pages > 0.0 { 1.0 / devices.max_rate((page, &Flow::default()), always, seconds).0.max(1e-9) } else { 0.0 };
     Burst { pages, page_s, running_pages }
 }
 
-/// Factor of reads after `tx` transactions, and the bytes a second that compaction reads and writes
-/// in a step.
+/// Returns the factor of reads after `tx` transactions, and the bytes a second that compaction
+/// reads and writes in a step, which are taken off the clock; `spare`: see [`Backend::spare`].
 fn compact(clock: &mut CompactionClock, compaction: Option<&Compaction>, tx: f64, seconds: f64, spare: &dyn Fn((f64, f64)) -> f64) -> (f64, (f64, f64)) {
     let Some(compaction) = compaction else { return (1.0, (0.0, 0.0)) };
     let factor = clock.reach(compaction, tx);
@@ -822,13 +834,13 @@ fn compact(clock: &mut CompactionClock, compaction: Option<&Compaction>, tx: f64
     if read + written > 0.0 {
         share *= spare((read * share / seconds, written * share / seconds)).min(1.0);
     }
-    let moved = (read * share, written * share);
-    clock.remaining_bytes = [read - moved.0, written - moved.1];
-    (factor, (moved.0 / seconds, moved.1 / seconds))
+    let bytes = (read * share, written * share);
+    clock.remaining_bytes = [read - bytes.0, written - bytes.1];
+    (factor, (bytes.0 / seconds, bytes.1 / seconds))
 }
 
-/// `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of them where
-/// they are alike.
+/// Returns `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of
+/// them where they are alike.
 #[inline]
 pub(super) fn weakest_limit(limits: &[f64], sharpness: f64) -> f64 {
     let least = limits.iter().copied().fold(f64::INFINITY, f64::min);
@@ -878,7 +890,7 @@ mod tests {
                     seed: None,
                     follow: None,
                 };
-                let state = ScenarioState::new(&Course::of(&scenario), Devices::new(&scenario, Path::default()));
+                let state = ScenarioState::new(&Course::of_scenario(&scenario), Devices::new(&scenario, Path::default()));
                 1e3 * state.unloaded_s(&database, &warm_up.at(scenario.start_tx(), &mut 0), 1.0)
             };
             assert!((unloaded_ms(2) - unloaded_ms(1) - more_ms).abs() < 1e-9, "{flavor:?}: {}", unloaded_ms(2) - unloaded_ms(1));

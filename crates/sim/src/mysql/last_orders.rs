@@ -41,10 +41,10 @@ pub struct LastOrders {
 }
 
 impl LastOrders {
-    /// Those of some warehouses with `pages` of stock each, a `share` of the data, where
+    /// Makes the reads of `warehouses` with `pages` of stock each, a `share` of the data, where
     /// `level_share` of transactions are stock levels that look at `items` each, and `order_share`
     /// are new orders.
-    pub(super) fn of(warehouses: f64, (pages, share): (f64, f64), (level_share, items): (f64, f64), order_share: f64) -> LastOrders {
+    pub(super) fn new(warehouses: f64, (pages, share): (f64, f64), (level_share, items): (f64, f64), order_share: f64) -> LastOrders {
         // Districts of a warehouse (1.2.1).
         let districts = 10.0 * warehouses;
         LastOrders {
@@ -62,18 +62,18 @@ impl LastOrders {
         LastOrders { window_tx: self.window_tx * factor, ..*self }
     }
 
-    /// Transactions from the start after which reads of the load's orders have gone.
+    /// Returns the transactions from the start after which reads of the load's orders have gone.
     pub(super) fn settled_tx(self) -> f64 {
         ALL_RENEWED * self.window_tx
     }
 
-    /// Touches of a transaction after `tx` of them that go to orders of the load.
+    /// Returns the touches of a transaction, after `tx` of them, that go to orders of the load.
     pub(super) fn touches(&self, tx: f64) -> f64 {
         self.touches_per_tx * (1.0 - self.renewed(tx))
     }
 
-    /// Share of the last orders that were made since the start: the mean of min(orders, ORDERS) of
-    /// a district, whose orders are Poisson.
+    /// Returns the share of the last orders that were made since the start: the mean of min(orders,
+    /// ORDERS) of a district, whose orders are Poisson.
     fn renewed(&self, tx: f64) -> f64 {
         let expected = f64::from(ORDERS) * tx / self.window_tx;
         let mut chance = libm::exp(-expected);
@@ -85,8 +85,9 @@ impl LastOrders {
         1.0 - missing / f64::from(ORDERS)
     }
 
-    /// Parts of the stock's pages and how often they are touched over the mean: those with one,
-    /// two, and more rows of the last orders (Poisson), which are looked at until they are renewed.
+    /// Returns parts of the stock's pages and how often they are touched over the mean: those with
+    /// one, two, and more rows of the last orders (Poisson), which are looked at until they are
+    /// renewed.
     pub(super) fn parts(&self) -> [(f64, f64); 3] {
         let mean = self.rows_per_page;
         let once = mean * libm::exp(-mean);
@@ -95,7 +96,7 @@ impl LastOrders {
         [(once, 1.0 / mean), (twice, 2.0 / mean), (more, (mean - once - 2.0 * twice) / mean / more)]
     }
 
-    /// Refuses what cannot be.
+    /// Refuses values out of bounds.
     pub(super) fn check(&self) -> Result<(), SimError> {
         SimError::check_range("share of pages that is stock", self.share, 1e-6, 1.0)?;
         SimError::check_range("rows of the last orders in a page", self.rows_per_page, 1e-3, 1e3)?;
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     fn orders() -> LastOrders {
-        LastOrders::of(10.0, (2_000.0, 0.4), (1.0 / 23.0, 200.0), 10.0 / 23.0)
+        LastOrders::new(10.0, (2_000.0, 0.4), (1.0 / 23.0, 200.0), 10.0 / 23.0)
     }
 
     /// 20 orders x 100 districts x 2.3 transactions an order; 2,000 x (1 - exp(-0.1)) = 190.33.

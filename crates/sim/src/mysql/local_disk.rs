@@ -50,8 +50,8 @@ pub enum DiskKind {
 }
 
 impl DiskKind {
-    /// Typical time of a 4 KiB read that has the drive for itself, us. Data sheets, from memory:
-    /// Intel DC P4510 77, Micron 7450 PRO 80; Micron 5200 ECO 150.
+    /// Returns the typical time of a 4 KiB read that has the drive for itself, us. Data sheets,
+    /// from memory: Intel DC P4510 77, Micron 7450 PRO 80; Micron 5200 ECO 150.
     fn read_us(self) -> f64 {
         match self {
             DiskKind::SataSsd => 150.0,
@@ -112,15 +112,15 @@ pub fn local_disk(
     let mut spread = libm::sqrt(variance);
     if let Some((pages_s, doubt)) = known_writes {
         SimError::check_range("pages written a second", pages_s, 1.0, 1e9)?;
-        let off = libm::log(pages_s * database.cached_bytes) - sheet.random_writes;
+        let difference = libm::log(pages_s * database.cached_bytes) - sheet.random_writes;
         // Two things known of one logarithm; what writes faster reads faster by as much.
-        let worth = spread * spread / (spread * spread + doubt * doubt);
+        let weight = spread * spread / (spread * spread + doubt * doubt);
         sheet = Sheet {
-            random_reads: sheet.random_reads + worth * off,
-            random_writes: sheet.random_writes + worth * off,
-            sequential_writes: sheet.sequential_writes + worth * off,
+            random_reads: sheet.random_reads + weight * difference,
+            random_writes: sheet.random_writes + weight * difference,
+            sequential_writes: sheet.sequential_writes + weight * difference,
         };
-        spread *= libm::sqrt(1.0 - worth);
+        spread *= libm::sqrt(1.0 - weight);
     }
     let (writes, reads) = Times::new(database, &setup, &at, &sheet).shares(&setup, &sheet);
     // The rest of a page follows at the pace of many reads.
@@ -159,8 +159,8 @@ impl Times {
         self.reading + self.writing
     }
 
-    /// Factors on the catalog's caps of writes and of reads with which a load gets done what the
-    /// disk does of it.
+    /// Returns the factors on the catalog's caps of writes and of reads with which a load gets done
+    /// what the disk does of it.
     fn shares(&self, setup: &Setup, sheet: &Sheet) -> (f64, f64) {
         let all = self.all();
         // A load without I/O has the disk for either.
@@ -176,14 +176,14 @@ impl Times {
     }
 }
 
-/// Seconds that the caps of writes and of reads alone take for a flow.
+/// Returns the seconds that the caps of writes and of reads alone take for a flow.
 fn on_caps(limits: &VolumeLimits, flow: &Measured) -> [f64; 2] {
-    let of = |units: f64, bytes: f64, iops: u64, rate: u64| (units / iops as f64).max(bytes / rate as f64);
+    let seconds = |units: f64, bytes: f64, iops: u64, rate: u64| (units / iops as f64).max(bytes / rate as f64);
     let (iops, rate) = limits.reads.map_or((limits.iops, limits.throughput_bytes_s), |reads| (reads.iops, reads.throughput_bytes_s));
-    [of(flow.write_units, flow.write_bytes, limits.iops, limits.throughput_bytes_s), of(flow.read_units, flow.read_bytes, iops, rate)]
+    [seconds(flow.write_units, flow.write_bytes, limits.iops, limits.throughput_bytes_s), seconds(flow.read_units, flow.read_bytes, iops, rate)]
 }
 
-/// The kinds that a drive of this size may be of, the slower first.
+/// Returns the kinds that a drive of `gb` GB may be of, the slower first.
 fn kinds_of(kind: Option<DiskKind>, gb: f64) -> Vec<DiskKind> {
     let most_gb = if has_spare(gb) { MOST_SATA_SPARED_GB } else { MOST_SATA_GB };
     match kind {
@@ -193,25 +193,26 @@ fn kinds_of(kind: Option<DiskKind>, gb: f64) -> Vec<DiskKind> {
     }
 }
 
-/// Rates in the middle of the drives of a kind with as much flash and as much of it to spare, and
-/// the variance of their writes at random.
+/// Returns the rates in the middle of the drives of a kind with as much flash and as much of it to
+/// spare, and the variance of their writes at random.
 fn sheet_of(kind: DiskKind, gb: f64) -> Result<(Sheet, f64), SimError> {
     let gb = gb.clamp(LEAST_GB, MOST_GB);
     let drives = drives()?;
     let alike = drives.iter().filter(|drive| drive.kind == kind && has_spare(drive.gb) == has_spare(gb));
-    Ok(of_drives(alike.map(|drive| drive.sheet_at(gb))))
+    Ok(summarise_drives(alike.map(|drive| drive.sheet_at(gb))))
 }
 
-/// The middle of some drives, and the variance of their writes at random.
-fn of_drives(drives: impl Iterator<Item = Sheet> + Clone) -> (Sheet, f64) {
+/// Returns the middle of some drives, and the variance of their writes at random.
+fn summarise_drives(drives: impl Iterator<Item = Sheet> + Clone) -> (Sheet, f64) {
     let middle = mean_of(drives.clone());
     let squares: Vec<f64> = drives.map(|sheet| (sheet.random_writes - middle.random_writes) * (sheet.random_writes - middle.random_writes)).collect();
     (middle, squares.iter().sum::<f64>() / (squares.len() as f64 - 1.0))
 }
 
+/// Returns the mean of each figure over the sheets.
 fn mean_of(sheets: impl Iterator<Item = Sheet> + Clone) -> Sheet {
     let count = sheets.clone().count() as f64;
-    let mean = |of: fn(&Sheet) -> f64| sheets.clone().map(|sheet| of(&sheet)).sum::<f64>() / count;
+    let mean = |figure: fn(&Sheet) -> f64| sheets.clone().map(|sheet| figure(&sheet)).sum::<f64>() / count;
     Sheet {
         random_reads: mean(|sheet| sheet.random_reads),
         random_writes: mean(|sheet| sheet.random_writes),
@@ -253,7 +254,7 @@ fn has_spare(gb: f64) -> bool {
     (octaves - libm::round(octaves)).abs() < HALF_STEP
 }
 
-/// Drives of the table.
+/// Returns the drives of the table.
 fn drives() -> Result<Vec<Drive>, SimError> {
     let read = |row: &str| -> Option<Drive> {
         let cells: Vec<&str> = row.split(',').collect();

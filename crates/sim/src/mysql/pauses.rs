@@ -18,8 +18,8 @@ pub struct Pauses {
     pub spread: f64,
 }
 
-/// The pauses of a run of `seconds` at `tps` in a pool of `pool_gib`: they come by chance, with the
-/// transactions. A run at `calibrated_tps` has its own in its mean.
+/// Returns the pauses of a run of `seconds` at `tps` in a pool of `pool_gib`: they come by chance,
+/// with the transactions. A run at `calibrated_tps` has its own in its mean.
 pub fn pauses(pool_gib: f64, tps: f64, calibrated_tps: f64, seconds: f64) -> Pauses {
     if pool_gib >= PAUSES_BELOW_GIB || tps <= 0.0 {
         return Pauses::default();

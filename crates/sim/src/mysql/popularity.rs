@@ -25,17 +25,17 @@ pub struct Popularity {
 }
 
 impl Popularity {
-    /// All pages.
+    /// Returns the pages of all classes.
     pub fn pages(&self) -> f64 {
         self.classes.iter().map(|class| class.pages).sum()
     }
 
-    /// Touches of a transaction.
+    /// Returns the page touches of a transaction.
     pub fn touches_per_tx(&self) -> f64 {
         self.classes.iter().map(|class| class.pages * class.touches_per_tx).sum()
     }
 
-    /// Distinct pages touched by `tx` transactions.
+    /// Returns the distinct pages touched by `tx` transactions.
     pub fn touched(&self, tx: f64) -> f64 {
         self.classes.iter().map(|class| class.pages * -libm::expm1(-class.touches_per_tx * tx)).sum()
     }
@@ -46,9 +46,9 @@ impl Popularity {
         self.classes.iter().map(|class| class.pages * class.touches_per_tx * libm::exp(-class.touches_per_tx * tx)).sum()
     }
 
-    /// Transactions a page stays in a cache of `capacity` pages after its last touch: those that
-    /// touch as many pages as fit (Che, Tung, Wang: Hierarchical Web Caching Systems, 2002).
-    /// Infinite where all fit.
+    /// Returns the transactions for which a page stays in a cache of `capacity` pages after its
+    /// last touch: those that touch as many pages as fit (Che, Tung, Wang: Hierarchical Web Caching
+    /// Systems, 2002). Infinite where all fit.
     pub fn stay_tx(&self, capacity: f64) -> f64 {
         let (mut low, mut high) = (1e-6_f64, 1e15_f64);
         if self.touched(high) <= capacity {

@@ -23,16 +23,16 @@ pub const PURGED: f64 = 0.7;
 /// appliers it is half a batch (`replica`), which is as much at 250 transactions a second.
 const BEHIND_S: f64 = 0.25;
 
-/// Pages that a transaction makes purge read at `tps`, of a cache in which it reads `reads` itself:
-/// `purges` are read again, and a page that no hit moves stays while the old part is read once
-/// over.
-fn purged(database: &Database, cache_bytes: f64, (purges, reads): (f64, f64), tps: f64) -> f64 {
+/// Returns the pages that a transaction makes purge read at `tps`, of a cache in which it reads
+/// `reads` itself: `purges` are read again, and a page that no hit moves stays while the old part
+/// is read once over.
+fn purge_reads(database: &Database, cache_bytes: f64, (purges, reads): (f64, f64), tps: f64) -> f64 {
     let stay_tx = database.old_share * database.cache_pages(cache_bytes) / reads.max(1e-9);
     purges * libm::exp(-stay_tx / (BEHIND_S * tps).max(1e-9))
 }
 
-/// Reads of a transaction in a settled cache of `cache_bytes`, purge's among them where they are
-/// among the database's; none where all pages fit.
+/// Returns the page reads of a transaction in a settled cache of `cache_bytes`, purge's among them
+/// where they are among the database's; none where all pages fit.
 fn settled_reads(database: &Database, cache_bytes: f64) -> Option<f64> {
     let curve = WarmUp::new(database, cache_bytes);
     let last = curve.points().last()?;
@@ -44,11 +44,11 @@ fn settled_reads(database: &Database, cache_bytes: f64) -> Option<f64> {
 /// which as many are written back as of all others. `changed`: per class of pages the
 /// share of touches that change one. InnoDB of MariaDB; purge of MySQL was not seen to be behind.
 pub fn purged_at(database: &Database, from: (f64, f64), to: (f64, f64), changed: &[f64]) -> Database {
-    let mut moved = database.clone();
+    let mut adapted = database.clone();
     let classes = &database.popularity.classes;
     let touches = database.popularity.touches_per_tx();
     if database.engine != StorageEngine::Innodb || changed.len() != classes.len() || touches <= 0.0 {
-        return moved;
+        return adapted;
     }
     let changes: f64 = classes.iter().zip(changed).map(|(class, share)| class.pages * class.touches_per_tx * share).sum();
     // Reads of purge for each other one, where the `measured` share of reads is purge's already.
@@ -56,16 +56,16 @@ pub fn purged_at(database: &Database, from: (f64, f64), to: (f64, f64), changed:
         settled_reads(database, cache_bytes).map_or(0.0, |reads| {
             let own = reads / (1.0 + measured);
             let purges = PURGED * changes * (own / touches).min(1.0);
-            purged(database, cache_bytes, (purges, own), tps) / own
+            purge_reads(database, cache_bytes, (purges, own), tps) / own
         })
     };
     let measured = (0..ROUNDS).fold(0.0, |measured, _| share(from, measured));
     let factor = (1.0 + share(to, measured)) / (1.0 + share(from, measured));
-    if moved.shape.full.is_empty() {
-        moved.shape.full.push((0.0, 1.0));
+    if adapted.shape.full.is_empty() {
+        adapted.shape.full.push((0.0, 1.0));
     }
-    moved.shape.full.iter_mut().for_each(|point| point.1 = (point.1 * factor).clamp(LEAST_SHAPE, MOST_SHAPE));
-    moved
+    adapted.shape.full.iter_mut().for_each(|point| point.1 = (point.1 * factor).clamp(LEAST_SHAPE, MOST_SHAPE));
+    adapted
 }
 
 /// The share that is purge's and what is left of the reads settle within 1e-3 in as many rounds:

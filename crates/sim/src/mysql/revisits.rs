@@ -40,15 +40,16 @@ pub(super) struct Revisits {
 }
 
 impl Revisits {
-    /// Touches of a page by a transaction while the cache fills, `tx` transactions after a cold
-    /// start, and the share of them that change it. Revisits go to changes from before the start,
-    /// whose pages lie anywhere, until a window has passed; then to pages that are in the cache.
+    /// Returns the touches of a page by a transaction while the cache fills, `tx` transactions
+    /// after a cold start, and the share of them that change it. Revisits go to changes from before
+    /// the start, whose pages lie anywhere, until a window has passed; then to pages that are in
+    /// the cache.
     pub fn while_filling(&self, tx: f64) -> (f64, f64) {
         let touches = self.changes * (1.0 + self.each * (1.0 - tx / self.window_tx).max(0.0));
         (touches, self.changes / touches)
     }
 
-    /// Transactions of whose changes some touch falls into a time of `stay_tx`.
+    /// Returns the transactions of whose changes some touch falls into a time of `stay_tx`.
     fn covered(&self, stay_tx: f64) -> f64 {
         let (window, each) = (self.window_tx, self.each);
         let missed = |share: f64| -libm::expm1(-each * share);
@@ -61,7 +62,8 @@ impl Revisits {
 }
 
 impl Database {
-    /// The revisits of the first class of pages; none where it is not known that touches come back.
+    /// Returns the revisits of the first class of pages; None where it is not known that touches
+    /// come back.
     pub(super) fn revisits(&self) -> Option<Revisits> {
         let dirtying = self.dirtying.as_ref()?;
         let (window_tx, changed) = (dirtying.revisit_tx?, dirtying.changed[0]);
@@ -69,8 +71,8 @@ impl Database {
         (changes > 0.0).then(|| Revisits { window_tx, changes, each: 1.0 / changed - 1.0 })
     }
 
-    /// The database with touches of pages that are independent and read as many as its own in a
-    /// settled cache of `capacity` pages; as it is where its own are independent.
+    /// Makes the database with touches of pages that are independent and read as many as its own in
+    /// a settled cache of `capacity` pages; as it is where its own are independent.
     pub(super) fn with_independent_touches(&self, capacity: f64) -> Database {
         let mut alike = self.clone();
         let Some(revisits) = self.revisits() else { return alike };

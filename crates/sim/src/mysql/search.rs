@@ -63,6 +63,7 @@ pub struct ServerHost {
 }
 
 impl ServerHost {
+    /// Returns whether the host is Aurora's.
     fn is_aurora(&self) -> bool {
         self.deployment.service() == Service::Aurora
     }
@@ -161,9 +162,9 @@ pub enum DatabaseOutcome {
 pub struct WarmUps(Mutex<HashMap<(u64, bool), Arc<WarmUp>>>);
 
 impl WarmUps {
-    /// The caches of the sizes that are `used`, followed where they are not known yet. `logs`: only
-    /// the log of `database` is written ([`log_only`]).
-    fn of(&self, database: &Database, caches: &[f64], used: &[bool], logs: bool) -> Vec<Option<Arc<WarmUp>>> {
+    /// Returns the caches of the sizes that are `used`, followed where they are not known yet.
+    /// `logs`: only the log of `database` is written ([`log_only`]).
+    fn follow(&self, database: &Database, caches: &[f64], used: &[bool], logs: bool) -> Vec<Option<Arc<WarmUp>>> {
         let cache = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let followed: Vec<Option<Arc<WarmUp>>> = caches
             .par_iter()
@@ -208,7 +209,7 @@ pub fn evaluate(
             };
             match &world.warm_ups[candidate.cache] {
                 Some(warm_up) => setups
-                    .of(search, &hosts, candidate)
+                    .resolve(search, &hosts, candidate)
                     .and_then(|resolved| judge(search, world, &resolved, warm_up).map_err(|error| error.to_string()))
                     .unwrap_or_else(DatabaseOutcome::Invalid),
                 None => DatabaseOutcome::Invalid("its cache was not followed".into()),
@@ -230,18 +231,20 @@ struct World {
 }
 
 impl World {
-    /// With the caches that its candidates use.
+    /// Makes the world of a database, with the caches that its candidates use; `logs`: those on
+    /// Aurora.
     fn new(database: Database, search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate], warm_ups: &WarmUps, logs: bool) -> World {
         let mut used = vec![false; search.caches.len()];
         candidates.iter().filter(|candidate| search.is_aurora(candidate) == logs).for_each(|candidate| used[candidate.cache] = true);
-        let warm_ups = warm_ups.of(&database, search.caches, &used, logs);
+        let warm_ups = warm_ups.follow(&database, search.caches, &used, logs);
         let calm = Database { compaction: None, ..database.clone() };
         World { database, calm, warm_ups }
     }
 }
 
 impl DatabaseSearch<'_> {
-    /// The hosts, without their bursts where these are not counted on: once, for all candidates.
+    /// Returns the hosts, without their bursts where these are not counted on: once, for all
+    /// candidates.
     fn judged_hosts(&self) -> Vec<ServerHost> {
         let mut hosts = self.hosts.to_vec();
         for host in hosts.iter_mut().filter(|_| self.settled) {
@@ -250,11 +253,13 @@ impl DatabaseSearch<'_> {
         hosts
     }
 
+    /// Returns whether a candidate is on Aurora.
     fn is_aurora(&self, candidate: &DatabaseCandidate) -> bool {
         candidate.instance.is_some_and(|host| self.hosts[host].is_aurora())
     }
 }
 
+/// Refuses a length or a cache out of bounds, and candidates that point outside the lists.
 fn check(search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate]) -> Result<(), SimError> {
     SimError::check_range("length (s)", search.seconds, 60.0, 31.0 * 86_400.0)?;
     search.caches.iter().try_for_each(|bytes| SimError::check_range("cache (bytes)", *bytes, 1_048_576.0, 7e13))?;
@@ -276,6 +281,7 @@ fn check(search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate]) -> Resul
 struct Setups(HashMap<(usize, Option<usize>), Result<Setup, String>>);
 
 impl Setups {
+    /// Resolves each pair of a storage and a host that the candidates use, in parallel.
     fn new(search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate]) -> Setups {
         let volumes = |candidate: &DatabaseCandidate| [(!search.is_aurora(candidate)).then_some(candidate.data), candidate.log];
         let places = |candidate: &DatabaseCandidate| volumes(candidate).into_iter().flatten().map(|storage| (storage, candidate.instance)).collect::<Vec<_>>();
@@ -287,8 +293,9 @@ impl Setups {
         Setups(used.into_par_iter().map(resolve).collect())
     }
 
-    /// The candidate on its storages and host; `hosts`: those of the search, as they are judged.
-    fn of<'a>(&'a self, search: &DatabaseSearch<'_>, hosts: &'a [ServerHost], candidate: &DatabaseCandidate) -> Result<ResolvedCandidate<'a>, String> {
+    /// Returns the candidate on its storages and host; `hosts`: those of the search, as they are
+    /// judged.
+    fn resolve<'a>(&'a self, search: &DatabaseSearch<'_>, hosts: &'a [ServerHost], candidate: &DatabaseCandidate) -> Result<ResolvedCandidate<'a>, String> {
         let host = candidate.instance.map(|index| &hosts[index]);
         if let (Some(_), Some(host)) = (candidate.log, host.filter(|host| host.deployment != Deployment::Ec2)) {
             let rule = "lays out its storage itself";
@@ -300,6 +307,7 @@ impl Setups {
     }
 }
 
+/// Resolves the limits of a storage on an instance; in a settled search they are without bursts.
 fn setup_of(search: &DatabaseSearch<'_>, storage: &StorageSpec, instance: Option<&InstanceLimits>) -> Result<Setup, SimError> {
     let limits = Catalog::embedded().storage_limits(storage, search.as_of, instance)?;
     let limits = if search.settled { limits.into_iter().map(VolumeLimits::without_burst).collect() } else { limits };
@@ -319,16 +327,19 @@ struct ResolvedCandidate<'a> {
 
 impl<'h> ResolvedCandidate<'h> {
     /// Makes the candidate with every balance spent.
-    fn spent(&self) -> ResolvedCandidate<'h> {
+    fn without_credits(&self) -> ResolvedCandidate<'h> {
         let empty = |setup: &Cow<'_, Setup>| Cow::Owned(Setup { start_balance_percent: Some(0.0), ..Setup::clone(setup) });
         ResolvedCandidate { data: self.data.as_ref().map(empty), log: self.log.as_ref().map(empty), host: self.host }
     }
 
+    /// Makes a run of the candidate under the load of the search, for `seconds` in steps of
+    /// `step_s`.
     fn trial<'a>(&'a self, search: &'a DatabaseSearch<'_>, database: &'a Database, warm_up: &'a WarmUp, seconds: f64, step_s: f64) -> Trial<'a> {
         Trial { resolved: self, load: &search.load, start: search.start, database, warm_up, seconds: seconds as u32, step_s }
     }
 
-    /// At most one kind of volume bucket: then a falling balance is that one's.
+    /// Returns whether no more than one of data and log volumes has credits: a falling balance is
+    /// then that one's.
     fn has_at_most_one_burst_balance(&self) -> bool {
         let bursts = |setup: &Cow<'_, Setup>| setup.limits.iter().any(|limits| limits.io_burst.is_some() || limits.byte_burst.is_some());
         !(self.data.as_ref().is_some_and(bursts) && self.log.as_ref().is_some_and(bursts))
@@ -347,6 +358,7 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
+    /// Runs the trial; `each` is called with every step.
     fn run(&self, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
         let Trial { resolved, database, warm_up, start, seconds, step_s, .. } = *self;
         let load = self.load.clone();
@@ -364,6 +376,8 @@ impl Trial<'_> {
     }
 }
 
+/// Decides a candidate by a first look of a few steps if nothing changes afterwards or its bound is
+/// too low, by its state once credits are spent, or by following it step by step.
 fn judge(search: &DatabaseSearch<'_>, world: &World, resolved: &ResolvedCandidate<'_>, warm_up: &WarmUp) -> Result<DatabaseOutcome, SimError> {
     let (database, calm) = (&world.database, &world.calm);
     if search.start != Start::Warm {
@@ -383,14 +397,14 @@ fn judge(search: &DatabaseSearch<'_>, world: &World, resolved: &ResolvedCandidat
         return Ok(DatabaseOutcome::Bounded(Box::new(best)));
     }
     if let Some(dry_s) = runs_dry_s(&first, &best, search).filter(|_| !grows && resolved.has_at_most_one_burst_balance()) {
-        let spent = resolved.spent();
+        let drained = resolved.without_credits();
         let floor = match &database.compaction {
-            None => settle(&spent.trial(search, database, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?,
+            None => settle(&drained.trial(search, database, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?,
             Some(merging) => {
                 // Periods are as long as transactions are slow.
-                let slow = steps_of(&spent.trial(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
+                let slow = steps_of(&drained.trial(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
                 let seconds = merging_s(merging, slow[FIRST_STEPS - 1].tps).min(search.seconds);
-                Some(follow(&spent.trial(search, database, warm_up, seconds, MERGING_STEP_S))?)
+                Some(follow(&drained.trial(search, database, warm_up, seconds, MERGING_STEP_S))?)
             }
         };
         if let Some(floor) = floor {
@@ -408,24 +422,24 @@ fn judge(search: &DatabaseSearch<'_>, world: &World, resolved: &ResolvedCandidat
     Ok(DatabaseOutcome::Ran(Box::new(follow(&resolved.trial(search, database, warm_up, seconds, step_s))?)))
 }
 
-/// Some periods of compaction, and an hour, s.
+/// Returns the length of some periods of compaction and an hour at `tps`, s.
 fn merging_s(merging: &Compaction, tps: f64) -> f64 {
     (SUSTAINED_S + MERGING_PERIODS * merging.period_tx / tps.max(1e-3)).min(MERGING_S)
 }
 
 /// Returns whether a balance falls, or has fallen, and so may bind later.
 fn spends_credits(seconds: &[Second]) -> bool {
-    let falls = |of: fn(&Second) -> Option<f64>| seconds.iter().any(|second| of(second).is_some_and(|percent| percent < 100.0 - 1e-9));
+    let falls = |balance: fn(&Second) -> Option<f64>| seconds.iter().any(|second| balance(second).is_some_and(|percent| percent < 100.0 - 1e-9));
     falls(|second| second.balance_percent) || falls(|second| second.instance_balance_percent)
 }
 
-/// When the balance that falls in the first look is gone, s: where exactly one falls, and at least
-/// an hour of the length is left then. From then on the volume or instance gives its baseline, so
-/// that the rest is known in closed form.
+/// Returns when the balance that falls in the first look is gone, s: where exactly one falls, and
+/// at least an hour of the length is left then. From then on the volume or instance gives its
+/// baseline, so that the rest is known in closed form.
 fn runs_dry_s(first: &[Second], figures: &Figures, search: &DatabaseSearch<'_>) -> Option<f64> {
     let (TransactionLoad::Clients(_), None) = (&search.load, search.start_balance_percent) else { return None };
-    let fall = |of: fn(&Second) -> Option<f64>| -> f64 {
-        let (from, to) = (of(&first[0]).unwrap_or(100.0), of(&first[FIRST_STEPS - 1]).unwrap_or(100.0));
+    let fall = |balance: fn(&Second) -> Option<f64>| -> f64 {
+        let (from, to) = (balance(&first[0]).unwrap_or(100.0), balance(&first[FIRST_STEPS - 1]).unwrap_or(100.0));
         (from - to).max(0.0) / (FIRST_STEP_S * (FIRST_STEPS - 1) as f64)
     };
     let (volume, instance) = (fall(|second| second.balance_percent), fall(|second| second.instance_balance_percent));
@@ -434,7 +448,8 @@ fn runs_dry_s(first: &[Second], figures: &Figures, search: &DatabaseSearch<'_>) 
     (single && dry_s + SUSTAINED_S <= search.seconds).then_some(dry_s)
 }
 
-/// The state a scenario settles in; none when it has not, or when no spent balance binds in it.
+/// Returns the state that a trial settles in; None when it has not, or when no spent balance binds
+/// in it.
 fn settle(scenario: &Trial<'_>) -> Result<Option<Figures>, SimError> {
     let rows = steps_of(scenario)?;
     let (last, before) = (&rows[rows.len() - 1], &rows[rows.len() - 2]);
@@ -442,22 +457,26 @@ fn settle(scenario: &Trial<'_>) -> Result<Option<Figures>, SimError> {
     Ok((at_rest && is_spent(last)).then(|| sum_up(scenario.database, &rows[rows.len() - 1..], scenario.step_s)))
 }
 
-/// A balance binds: it is gone, but for the refill of a step that always stays behind.
+/// Returns whether a balance binds: it is gone, but for the refill of a step that always stays
+/// behind.
 fn is_spent(second: &Second) -> bool {
     matches!(second.binding, Binding::Data(Cap::VolumeCredits | Cap::InstanceCredits) | Binding::Log(Cap::VolumeCredits))
 }
 
+/// Runs a trial and returns its steps.
 fn steps_of(scenario: &Trial<'_>) -> Result<Vec<Second>, SimError> {
     let mut rows = Vec::with_capacity((f64::from(scenario.seconds) / scenario.step_s) as usize + 1);
     scenario.run(&mut |second| rows.push(*second))?;
     Ok(rows)
 }
 
+/// Runs a trial and returns its figures.
 fn follow(scenario: &Trial<'_>) -> Result<Figures, SimError> {
     Ok(sum_up(scenario.database, &steps_of(scenario)?, scenario.step_s))
 }
 
-/// First row of the stretch of `length` rows with the lowest (or highest) sum.
+/// Returns the first row of the stretch of `length` rows with the lowest (or highest) sum, and the
+/// mean of the stretch.
 fn extreme(values: &[f64], length: usize, highest: bool) -> (usize, f64) {
     let mut sum: f64 = values[..length].iter().sum();
     let mut best = (0, sum);
@@ -470,13 +489,14 @@ fn extreme(values: &[f64], length: usize, highest: bool) -> (usize, f64) {
     (best.0, best.1 / length as f64)
 }
 
+/// Returns the figures of a run: rates and times of its worst hour, balances of all of it.
 fn sum_up(database: &Database, rows: &[Second], step_s: f64) -> Figures {
     let length = ((SUSTAINED_S / step_s).round() as usize).clamp(1, rows.len());
     let tps: Vec<f64> = rows.iter().map(|row| row.tps).collect();
     let (at, lowest) = extreme(&tps, length, false);
-    let longest = |of: fn(&Second) -> f64| extreme(&rows.iter().map(of).collect::<Vec<f64>>(), length, true).1;
+    let longest = |figure: fn(&Second) -> f64| extreme(&rows.iter().map(figure).collect::<Vec<f64>>(), length, true).1;
     let worst = &rows[at..at + length];
-    let mean = |of: &dyn Fn(&Second) -> f64| worst.iter().map(of).sum::<f64>() / length as f64;
+    let mean = |figure: &dyn Fn(&Second) -> f64| worst.iter().map(figure).sum::<f64>() / length as f64;
     let lowest_of = |row: &Second| [row.balance_percent, row.instance_balance_percent].into_iter().flatten().min_by(f64::total_cmp);
     let busiest = worst.iter().min_by(|a, b| a.tps.total_cmp(&b.tps)).map_or(Binding::Demand, |row| row.binding);
     Figures {
@@ -497,8 +517,8 @@ fn sum_up(database: &Database, rows: &[Second], step_s: f64) -> Figures {
     }
 }
 
-/// 5th percentile of one-second tps: each step's mean with the scatter of seconds around it, and
-/// none at all while clients wait for a full redo log.
+/// Returns the 5th percentile of one-second tps: each step's mean with the scatter of seconds
+/// around it, and none at all while clients wait for a full redo log.
 fn fifth_percentile(database: &Database, rows: &[Second]) -> f64 {
     let spread = |mean: f64| database.noise.variance(mean, 1.0).sqrt();
     let first = rows[0].tps;
@@ -507,12 +527,12 @@ fn fifth_percentile(database: &Database, rows: &[Second]) -> f64 {
         return (first - 1.644_854 * spread(first)).max(0.0);
     }
     let below = |x: f64| {
-        let of = |row: &Second| {
+        let share_below = |row: &Second| {
             let running_share = 1.0 - row.stopped_share;
             let running = row.tps / running_share.max(1e-9);
             row.stopped_share + running_share * normal_above((running - x) / spread(running).max(1e-9))
         };
-        rows.iter().map(of).sum::<f64>() / rows.len() as f64
+        rows.iter().map(share_below).sum::<f64>() / rows.len() as f64
     };
     let (mut low, mut high) = (0.0, rows.iter().map(|row| row.tps / (1.0 - row.stopped_share).max(1e-9)).fold(0.0, f64::max));
     for _ in 0..30 {

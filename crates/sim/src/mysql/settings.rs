@@ -47,8 +47,8 @@ const MOST_STAY_TX: f64 = 1e12;
 /// Most that [`Database::check`] takes for a dirty share.
 const MOST_DIRTY: f64 = 2.0;
 
-/// GiB of cache that a memory of `memory_gib` has room for; `share` of it at most, [`CACHE_SHARE`]
-/// where none is given.
+/// Returns the GiB of cache that a memory of `memory_gib` has room for; `share` of it at most,
+/// [`CACHE_SHARE`] where none is given.
 pub fn cache_gib_for(memory_gib: f64, share: Option<f64>) -> f64 {
     let reserved = LEFT_GIB.min(memory_gib / 2.0);
     (memory_gib * share.unwrap_or(CACHE_SHARE)).min(memory_gib - reserved).max(0.0)
@@ -63,12 +63,12 @@ pub fn at_least(version: &str, least: [u32; 3]) -> bool {
 /// innodb_buffer_pool_chunk_size, bytes: a pool grows by as much (default of both flavours).
 const CHUNK_BYTES: f64 = 134_217_728.0;
 
-/// Bytes of the pool that a server makes where `asked_bytes` are set: MySQL from 5.7.5 rounds up
-/// to whole chunks of all instances (its manual, "Configuring InnoDB Buffer Pool Size"); a pool
-/// that is smaller than that has smaller chunks. MariaDB does so from 10.2 to 10.8.0, and then has
-/// chunks of a 64th of the pool, which come to almost the same (innodb_buffer_pool_chunk_size).
-/// Seen with MySQL 9.7.4: replicas with 156 and 224 MiB read as much a transaction, and those with
-/// 260 and 344 (2026-11-23).
+/// Returns the bytes of the pool that a server makes where `asked_bytes` are set: MySQL from 5.7.5
+/// rounds up to whole chunks of all instances (its manual, "Configuring InnoDB Buffer Pool Size");
+/// a pool that is smaller than that has smaller chunks. MariaDB does so from 10.2 to 10.8.0, and
+/// then has chunks of a 64th of the pool, which come to almost the same
+/// (innodb_buffer_pool_chunk_size). Seen with MySQL 9.7.4: replicas with 156 and 224 MiB read as
+/// much a transaction, and those with 260 and 344 (2026-11-23).
 pub fn pool_bytes(flavor: &str, version: &str, asked_bytes: f64, vcpus: u32) -> f64 {
     let rounds = if flavor == "mariadb" { at_least(version, [10, 2, 0]) && !at_least(version, [10, 8, 1]) } else { at_least(version, [5, 7, 5]) };
     let unit = CHUNK_BYTES * pool_instances(flavor, version, asked_bytes, vcpus);
@@ -79,10 +79,10 @@ pub fn pool_bytes(flavor: &str, version: &str, asked_bytes: f64, vcpus: u32) -> 
     }
 }
 
-/// Instances of a buffer pool where none are set (innodb_buffer_pool_instances in the manuals of
-/// MySQL 8.0 and 8.4; MariaDB has one from 10.5). MySQL: one below 1 GiB; up to 8.3 eight; from 8.4
-/// half as many as the pool has chunks of 128 MiB, but no more than a quarter of the processors, 1
-/// to 64.
+/// Returns the instances of a buffer pool where none are set (innodb_buffer_pool_instances in the
+/// manuals of MySQL 8.0 and 8.4; MariaDB has one from 10.5). MySQL: one below 1 GiB; up to 8.3
+/// eight; from 8.4 half as many as the pool has chunks of 128 MiB, but no more than a quarter of
+/// the processors, 1 to 64.
 pub fn pool_instances(flavor: &str, version: &str, pool_bytes: f64, vcpus: u32) -> f64 {
     const GIB: f64 = 1_073_741_824.0;
     if flavor == "mariadb" || pool_bytes < GIB {
@@ -94,8 +94,8 @@ pub fn pool_instances(flavor: &str, version: &str, pool_bytes: f64, vcpus: u32) 
     }
 }
 
-/// Pages that a page cleaner keeps free for reads to come, on average. MariaDB from 10.6 begins
-/// below half of innodb_lru_scan_depth (1,536) and ends at all of it
+/// Returns the pages that a page cleaner keeps free for reads to come, on average. MariaDB from
+/// 10.6 begins below half of innodb_lru_scan_depth (1,536) and ends at all of it
 /// (buf_pool_t::need_LRU_eviction): three quarters of it; 800 to 1,500 were seen (10.11, pools of
 /// 30 to 300 MiB, 2026-11-23). MySQL fills each instance's list up to innodb_lru_scan_depth (1,024)
 /// once a second; 1,013 were seen (9.7.4, 128 MiB).
@@ -104,9 +104,9 @@ pub fn free_pages(flavor: &str, version: &str, pool_bytes: f64, vcpus: u32) -> f
     each * pool_instances(flavor, version, pool_bytes, vcpus)
 }
 
-/// Synchronous writes, one after the other, of a commit that shares no log write with others. The
-/// redo log (or WAL) with `flush_log_at_trx_commit` = 1; with 3, as MariaDB up to 5.5 did (its
-/// manual), at prepare and at commit where there is a binary log. The binary log at every
+/// Returns the synchronous writes, one after the other, of a commit that shares no log write with
+/// others. The redo log (or WAL) with `flush_log_at_trx_commit` = 1; with 3, as MariaDB up to 5.5
+/// did (its manual), at prepare and at commit where there is a binary log. The binary log at every
 /// `sync_binlog`-th commit, never with 0.
 pub fn syncs_per_commit(flush_log_at_trx_commit: u8, log_bin: bool, sync_binlog: u32) -> f64 {
     let redo = match flush_log_at_trx_commit {
@@ -156,7 +156,7 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// The database under these settings.
+    /// Makes the database under these settings.
     ///
     /// # Errors
     /// Values that no server takes.
@@ -182,11 +182,11 @@ impl ServerSettings {
             }
             writes.flush_limit_per_s = self.io_capacity_max.map_or(writes.flush_limit_per_s, |pages| pages.min(NO_LIMIT_PER_S));
             let measured = self.measured_redo_bytes.or(database.log.redo_capacity_bytes);
-            writes.flush_per_tx *= self.redo_bytes.zip(measured).map_or(1.0, |(now, measured)| flushing_ratio(database, now, measured));
-            if let (Some(dirtying), Some((now, measured))) = (&mut configured.dirtying, self.redo_bytes.zip(measured)) {
+            writes.flush_per_tx *= self.redo_bytes.zip(measured).map_or(1.0, |(bytes, measured)| flushing_ratio(database, bytes, measured));
+            if let (Some(dirtying), Some((bytes, measured))) = (&mut configured.dirtying, self.redo_bytes.zip(measured)) {
                 // The window is as long as the log; what it writes follows in the cache.
                 writes.flush_per_tx = database.writes.flush_per_tx;
-                dirtying.window_tx = (dirtying.window_tx * now / measured).min(1e12);
+                dirtying.window_tx = (dirtying.window_tx * bytes / measured).min(1e12);
             }
             if let (Some(redo), Some(cache), None) = (self.redo_bytes, self.cache_bytes, &database.dirtying) {
                 let share = unwritten_share(database, redo, cache);
@@ -205,8 +205,8 @@ impl ServerSettings {
         Ok(configured)
     }
 
-    /// The three settings of the page cleaner alone.
-    fn of_cleaner(&self) -> [(&'static str, Option<f64>); 3] {
+    /// Returns the names of the settings that only a page cleaner has, percent, with their values.
+    fn list_cleaner_settings(&self) -> [(&'static str, Option<f64>); 3] {
         [
             ("innodb_max_dirty_pages_pct", self.max_dirty_pages_pct),
             ("innodb_max_dirty_pages_pct_lwm", self.max_dirty_pages_pct_lwm),
@@ -217,7 +217,7 @@ impl ServerSettings {
     /// Puts a page cleaner under these settings. A server raises innodb_io_capacity_max to
     /// innodb_io_capacity.
     fn set_cleaner(&self, cleaner: &mut PageCleaner) -> Result<(), SimError> {
-        for (name, percent) in self.of_cleaner() {
+        for (name, percent) in self.list_cleaner_settings() {
             SimError::check_range(name, percent.unwrap_or(0.0), 0.0, 99.999)?;
         }
         let share = |percent: Option<f64>, before: f64| percent.map_or(before, |percent| percent / 100.0);
@@ -232,12 +232,13 @@ impl ServerSettings {
     /// Refuses settings of the page cleaner where the database has none.
     fn refuse_cleaner(&self) -> Result<(), SimError> {
         let rule = "has no effect that could be told: which pages of this database are dirty is not followed";
-        match self.of_cleaner().into_iter().find_map(|(name, value)| value.map(|value| (name, value))) {
+        match self.list_cleaner_settings().into_iter().find_map(|(name, value)| value.map(|value| (name, value))) {
             Some((name, value)) => Err(SimError::refused(name, value, rule, "Leave it out.")),
             None => Ok(()),
         }
     }
 
+    /// Refuses values that no server takes.
     fn check(&self) -> Result<(), SimError> {
         let flush = self.flush_log_at_trx_commit.unwrap_or(1);
         if flush > 3 {
@@ -273,15 +274,15 @@ pub(crate) fn unwritten_share(database: &Database, redo_bytes: f64, cache_bytes:
     evicted_before_written(window, database.old_share * stay)
 }
 
-/// Share of changed pages that are evicted after `stay` transactions before they are written, which
-/// happens once in `window` of them. Guess: both at random moments.
+/// Returns the share of changed pages that are evicted after `stay` transactions before they are
+/// written, which happens once in `window` of them. Guess: both at random moments.
 pub(crate) fn evicted_before_written(window: f64, stay: f64) -> f64 {
     window / (window + stay)
 }
 
-/// Pages flushed with a redo log of `now` bytes over those with one of `measured`: a page that
-/// changes many times within the log's length is written once.
-fn flushing_ratio(database: &Database, now: f64, measured: f64) -> f64 {
+/// Returns the pages flushed with a redo log of `redo_bytes` over those with one of
+/// `measured_bytes`: a page that changes many times within the log's length is written once.
+fn flushing_ratio(database: &Database, redo_bytes: f64, measured_bytes: f64) -> f64 {
     let per_tx = database.log.redo_bytes_per_tx;
     if per_tx <= 0.0 {
         return 1.0;
@@ -291,17 +292,17 @@ fn flushing_ratio(database: &Database, now: f64, measured: f64) -> f64 {
         let classes = &database.popularity.classes;
         classes.iter().map(|class| class.pages * -libm::expm1(-DIRTIED_SHARE * class.touches_per_tx * window)).sum::<f64>() / window
     };
-    let before = pages(measured);
+    let before = pages(measured_bytes);
     if before > 0.0 {
-        pages(now) / before
+        pages(redo_bytes) / before
     } else {
         1.0
     }
 }
 
-/// The database of HammerDB's TPROC-C, calibrated on a server of the flavor `from`, on one of the
-/// flavor and version `to`: with its page cleaner, under the capacities that are set, with what it
-/// does when its redo log fills, and with what a call logs there (`data/mysql/standards.csv`).
+/// Makes the database of HammerDB's TPROC-C, calibrated on a server of the flavor `from`, on one of
+/// the flavor and version `to`: with its page cleaner, under the capacities that are set, with what
+/// it does when its redo log fills, and with what a call logs there (`data/mysql/standards.csv`).
 ///
 /// Processor time stays as it was measured: between the flavors of the table it differs by more
 /// than between those of published runs. With equal flavors nothing changes.
@@ -309,24 +310,25 @@ fn flushing_ratio(database: &Database, now: f64, measured: f64) -> f64 {
 /// # Errors
 /// A table that cannot be read.
 pub fn on_flavor(database: &Database, from: Flavor, to: (Flavor, &str)) -> Result<Database, SimError> {
-    let mut moved = database.clone();
-    let (Some(cleaner), Some(dirtying)) = (&mut moved.cleaner, &mut moved.dirtying) else { return Ok(moved) };
+    let mut adapted = database.clone();
+    let (Some(cleaner), Some(dirtying)) = (&mut adapted.cleaner, &mut adapted.dirtying) else { return Ok(adapted) };
     if to.0 == from {
-        return Ok(moved);
+        return Ok(adapted);
     }
-    *cleaner = PageCleaner { io_capacity: cleaner.io_capacity, io_capacity_max: cleaner.io_capacity_max, ..PageCleaner::of(to.0.name(), to.1) };
+    *cleaner = PageCleaner { io_capacity: cleaner.io_capacity, io_capacity_max: cleaner.io_capacity_max, ..PageCleaner::of_server(to.0.name(), to.1) };
     // The correction is one of the other server's changes.
-    moved.writes.flush_per_tx = dirtying.flush_per_tx;
-    let call = |flavor| Costs::of(StorageEngine::Innodb, flavor)?.find("tprocc_call");
+    adapted.writes.flush_per_tx = dirtying.flush_per_tx;
+    let call = |flavor| Costs::read(StorageEngine::Innodb, flavor)?.find("tprocc_call");
     let (before, after) = (call(from)?, call(to.0)?);
-    moved.log.redo_bytes_per_tx *= after.log_bytes / before.log_bytes;
-    moved.log.binlog_bytes_per_tx *= after.binlog_bytes / before.binlog_bytes;
+    adapted.log.redo_bytes_per_tx *= after.log_bytes / before.log_bytes;
+    adapted.log.binlog_bytes_per_tx *= after.binlog_bytes / before.binlog_bytes;
     dirtying.window_tx *= before.log_bytes / after.log_bytes;
-    moved.checkpoint = moved.checkpoint.map(|_| CheckpointLaw::of(to.0.name(), to.1));
-    Ok(moved)
+    adapted.checkpoint = adapted.checkpoint.map(|_| CheckpointLaw::of_server(to.0.name(), to.1));
+    Ok(adapted)
 }
 
-/// The database, calibrated with a cache of `from_bytes`, behind one of `to_bytes`. InnoDB only.
+/// Makes the database, calibrated with a cache of `from_bytes`, behind one of `to_bytes`. InnoDB
+/// only.
 ///
 /// The part of a pool without data is mostly a number of pages, kept free for reads to come
 /// (innodb_lru_scan_depth: 1,000 to 1,536 pages of MariaDB 10.11, pools of 128 MiB to 1 GiB), so
@@ -348,7 +350,7 @@ pub fn behind_cache(database: &Database, from_bytes: f64, to_bytes: f64, changed
     }
     // With dirtying known the cache itself says what leaves it dirty.
     if let Some(changed) = changed.filter(|changed| adapted.dirtying.is_none() && changed.len() == adapted.popularity.classes.len()) {
-        let share = |of: &Database, bytes: f64| of.popularity.evicted_dirty(changed, of.cache_pages(bytes));
+        let share = |behind: &Database, bytes: f64| behind.popularity.evicted_dirty(changed, behind.cache_pages(bytes));
         if let (Some(here), Some(there)) = (share(database, from_bytes).filter(|share| *share > 0.0), share(&adapted, to_bytes).filter(|share| *share > 0.0)) {
             adapted.writes.first_dirty = (adapted.writes.first_dirty * there / here).min(MOST_DIRTY);
             adapted.writes.later_dirty = (adapted.writes.later_dirty * there / here).min(MOST_DIRTY);

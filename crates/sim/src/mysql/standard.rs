@@ -39,14 +39,14 @@ const CACHED_SHARE: f64 = 0.27;
 /// popularity has 2.2; that is 0.6 to 0.7 of its pages: ln(0.66) / ln(0.525 / 0.27).
 const FEWER_BEYOND: f64 = 0.62;
 
-/// The popularity of a standard benchmark over `scale` units (warehouses).
+/// Returns the popularity of a standard benchmark over `scale` units (warehouses).
 fn popularity(benchmark: &str, engine: &str, scale: f64) -> Result<Popularity, SimError> {
     let bad = |row: &str| SimError::refused("row of data/mysql/popularity.csv", row, "must hold numbers", "Correct the file.");
     let mut classes = Vec::new();
     for row in POPULARITY.lines().skip(1).filter(|row| !row.is_empty()) {
         let cells: Vec<&str> = row.split(',').collect();
-        let [of, with, pages, touches, ..] = cells[..] else { return Err(bad(row)) };
-        if of == benchmark && with == engine {
+        let [of_benchmark, of_engine, pages, touches, ..] = cells[..] else { return Err(bad(row)) };
+        if of_benchmark == benchmark && of_engine == engine {
             let number = |text: &str| text.parse::<f64>().map_err(|_| bad(row));
             classes.push(PageClass { pages: number(pages)? * scale, touches_per_tx: number(touches)? / scale });
         }
@@ -54,7 +54,7 @@ fn popularity(benchmark: &str, engine: &str, scale: f64) -> Result<Popularity, S
     Ok(Popularity { classes })
 }
 
-/// sysbench-tpcc over `warehouses` (tables x scale).
+/// Makes sysbench-tpcc over `warehouses` (tables x scale).
 pub fn tpcc(engine: StorageEngine, warehouses: f64) -> Result<Database, SimError> {
     SimError::check_range("warehouses", warehouses, 1.0, 1e7)?;
     match engine {
@@ -68,9 +68,9 @@ pub fn tpcc(engine: StorageEngine, warehouses: f64) -> Result<Database, SimError
 /// stock level of five each. 28.4 to 28.5 were counted (published, RDS 2020).
 const STATEMENTS: f64 = 28.5;
 
-/// [`tpcc`] with its clients there and behind this cache. No host: as in the published runs of
-/// 2018, which do not say where they were; a zone's network is in what those took without I/O. No
-/// cache: one that holds little of the data.
+/// Makes [`tpcc`] with its clients on this host and behind this cache. No host: as in the published
+/// runs of 2018, which do not say where they were; a zone's network is in what those took without
+/// I/O. No cache: one that holds little of the data.
 ///
 /// # Errors
 /// A number of warehouses out of range.
@@ -82,7 +82,7 @@ pub fn tpcc_from(engine: StorageEngine, warehouses: f64, host: Option<ClientHost
         database.popularity.classes.iter_mut().for_each(|class| class.pages *= fewer);
     }
     if host == Some(ClientHost::Region) {
-        let trip = RoundTrip::of(ClientHost::Region);
+        let trip = RoundTrip::from_host(ClientHost::Region);
         database.clients.base_ms = database.clients.core_ms() + STATEMENTS * trip.away_ms;
         database.clients.wake_ms = STATEMENTS * trip.wake_ms;
     }
@@ -102,6 +102,7 @@ fn log_of(redo_bytes_per_tx: f64) -> Log {
     }
 }
 
+/// Makes sysbench-tpcc on InnoDB.
 fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
     Ok(Database {
         engine: StorageEngine::Innodb,
@@ -165,6 +166,7 @@ fn innodb_tpcc(warehouses: f64) -> Result<Database, SimError> {
     })
 }
 
+/// Makes sysbench-tpcc on MyRocks.
 fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
     let popularity = popularity("sysbench-tpcc", "myrocks", warehouses)?;
     // The mix is that of HammerDB's script. The m5 runs, which the popularity was fitted to, read
@@ -173,7 +175,7 @@ fn myrocks_tpcc(warehouses: f64) -> Result<Database, SimError> {
     // a transaction instead of 28), and may have had data that a run before had left.
     let stock = STOCK.0 * STOCK.1 / PAGE_BYTES;
     let share = (stock * warehouses / popularity.pages()).min(1.0);
-    let last_orders = LastOrders::of(warehouses, (stock, share), (SELDOM, ITEMS_LOOKED_AT), OFTEN);
+    let last_orders = LastOrders::new(warehouses, (stock, share), (SELDOM, ITEMS_LOOKED_AT), OFTEN);
     Ok(Database {
         engine: StorageEngine::Myrocks,
         read_bytes: MYROCKS_READ_BYTES,

@@ -103,6 +103,7 @@ pub struct Spread {
     pub because: &'static str,
 }
 
+/// Makes a row of the table.
 const fn spread(parameter: &'static str, relative_sd: f64, because: &'static str) -> Spread {
     Spread { parameter, relative_sd, because }
 }
@@ -220,7 +221,7 @@ pub struct Oltp {
 }
 
 impl Default for Oltp {
-    /// `oltp_read_write` with sysbench's defaults on a MySQL 8.0 with its own.
+    /// Makes `oltp_read_write` with sysbench's defaults on a MySQL 8.0 with its own.
     fn default() -> Oltp {
         Oltp {
             script: Script::OltpReadWrite,
@@ -267,6 +268,7 @@ struct Statements {
 }
 
 impl Statements {
+    /// Returns the statements that write, by number and by their name in the table of costs.
     fn writing(&self) -> [(f64, &'static str); 4] {
         [
             (self.index_updates, "index_update"),
@@ -276,19 +278,23 @@ impl Statements {
         ]
     }
 
+    /// Returns the number of statements that write.
     fn writes(&self) -> f64 {
         self.writing().iter().map(|(count, _)| count).sum()
     }
 
+    /// Returns the number of statements that are sent, BEGIN and COMMIT included.
     fn round_trips(&self) -> f64 {
         self.point_selects + self.ranges + self.writes() + self.lookups() + self.brackets
     }
 
-    /// Statements of select_random_*.
+    /// Returns the number of statements of select_random_*.
     fn lookups(&self) -> f64 {
         f64::from(u8::from(self.random_points > 0.0)) + f64::from(u8::from(self.random_ranges > 0.0))
     }
 
+    /// Returns the number of commits: one of a transaction that writes, or one for each writing
+    /// statement under autocommit.
     fn commits(&self) -> f64 {
         if self.brackets > 0.0 {
             self.writes().min(1.0)
@@ -321,13 +327,13 @@ struct RowLayout {
 }
 
 impl Oltp {
-    /// Pages of the data set: leaf pages of primary key and index k, of all tables.
+    /// Returns the pages of the data set: leaf pages of primary key and index k, of all tables.
     pub fn pages(&self) -> f64 {
         let layout = self.layout();
         f64::from(self.tables) * (self.table_size as f64 / layout.rows_per_page + self.index_pages(&layout))
     }
 
-    /// Refuses what sysbench or MySQL would.
+    /// Refuses options that sysbench or MySQL would refuse.
     pub fn check(&self) -> Result<(), SimError> {
         self.distribution.check()?;
         SimError::check_range("tables", f64::from(self.tables), 1.0, 100_000.0)?;
@@ -351,6 +357,8 @@ impl Oltp {
         SimError::check_range("keys of a select_random_* statement", lookups, 0.0, 10_000.0)
     }
 
+    /// Returns the statements of a transaction of the script, with the numbers that were given
+    /// instead of its own.
     fn statements(&self) -> Statements {
         use Script::*;
         let (script, given) = (self.script, &self.statements);
@@ -375,6 +383,7 @@ impl Oltp {
         }
     }
 
+    /// Returns how many rows and index entries a page of the engine holds.
     fn layout(&self) -> RowLayout {
         match self.engine {
             // Records do not span pages.
@@ -385,11 +394,12 @@ impl Oltp {
         }
     }
 
+    /// Returns the leaf pages of index k of one table.
     fn index_pages(&self, layout: &RowLayout) -> f64 {
         self.table_size as f64 / layout.entries_per_page
     }
 
-    /// Leaf pages of the primary key.
+    /// Returns the leaf pages of the primary key of all tables, by popularity.
     fn row_pages(&self, statements: &Statements, layout: &RowLayout) -> Vec<PagePart> {
         let (rows, tables) = (self.table_size as f64, f64::from(self.tables));
         // A range begins anywhere in a page and goes on to the next ones.
@@ -410,9 +420,9 @@ impl Oltp {
             .collect()
     }
 
-    /// Leaf pages of index k. An entry is as popular as its row and anywhere: pages are sorted by
-    /// the hottest class of rows they hold an entry of. Inserts, splits and lookups go anywhere.
-    /// MyRocks writes its index blindly.
+    /// Returns the leaf pages of index k of all tables, by popularity. An entry is as popular as
+    /// its row and anywhere: pages are sorted by the hottest class of rows they hold an entry of.
+    /// Inserts, splits and lookups go anywhere. MyRocks writes its index blindly.
     fn index_leaf_pages(&self, statements: &Statements, layout: &RowLayout) -> Vec<PagePart> {
         let (rows, tables, pages) = (self.table_size as f64, f64::from(self.tables), self.index_pages(layout));
         let (by_row, inserted) = match self.engine {
@@ -450,7 +460,7 @@ impl Oltp {
         parts
     }
 
-    /// Leaf pages that are touched at all.
+    /// Returns the leaf pages that are touched at all.
     fn parts(&self, statements: &Statements, layout: &RowLayout) -> Vec<PagePart> {
         let mut parts = self.row_pages(statements, layout);
         parts.extend(self.index_leaf_pages(statements, layout));
@@ -458,8 +468,8 @@ impl Oltp {
         parts
     }
 
-    /// Share of touches that change the page, for each class of [`Self::database`]: a leaf of an
-    /// index is changed by nearly all, one of rows by some, a node page by next to none.
+    /// Returns the share of touches that change the page, for each class of [`Self::database`]: a
+    /// leaf of an index is changed by nearly all, one of rows by some, a node page by next to none.
     pub fn changed(&self) -> Vec<f64> {
         let (statements, layout) = (self.statements(), self.layout());
         let share = |part: PagePart| (part.writes_per_tx / part.class.touches_per_tx).min(1.0);
@@ -467,22 +477,22 @@ impl Oltp {
         self.parts(&statements, &layout).into_iter().map(share).chain([0.0]).chain(undo).collect()
     }
 
-    /// Pages of the rollback segments, which transactions that write change in turn; none where
-    /// dirty pages are not followed.
+    /// Returns the pages of the rollback segments, which transactions that write change in turn;
+    /// none where dirty pages are not followed.
     fn undo_pages(&self, statements: &Statements) -> Option<PageClass> {
         let commits = statements.commits();
         let pages = PAGES_OF_SEGMENT * ROLLBACK_SEGMENTS;
         self.cleaner.filter(|_| commits > 0.0).map(|_| PageClass { pages, touches_per_tx: commits / ROLLBACK_SEGMENTS })
     }
 
-    /// The database this run makes.
+    /// Makes the database of this run.
     ///
     /// # Errors
     /// Options that sysbench or MySQL would refuse.
     pub fn database(&self) -> Result<Database, SimError> {
         self.check()?;
         let (statements, layout) = (self.statements(), self.layout());
-        let costs = Costs::of(self.engine, self.flavor)?;
+        let costs = Costs::read(self.engine, self.flavor)?;
         let parts = self.parts(&statements, &layout);
         let innodb = self.engine == StorageEngine::Innodb;
         let written = statements.written(&costs)?;
@@ -541,6 +551,7 @@ impl Oltp {
         Ok(database)
     }
 
+    /// Makes the logs of a transaction whose writing statements cost `written`.
     fn log(&self, statements: &Statements, written: Cost) -> Log {
         Log {
             redo_bytes_per_tx: written.log_bytes,
@@ -551,15 +562,16 @@ impl Oltp {
         }
     }
 
-    /// Redo log in all, bytes.
+    /// Returns the redo log in all, bytes.
     fn redo_bytes(&self) -> f64 {
         self.redo_gib.map_or(DEFAULT_REDO_BYTES, |gib| gib * GIB)
     }
 
-    /// Pages the server writes. A page changed is written back once: when its redo is about to be
-    /// overwritten, after as many transactions as the log holds, or when it is evicted before that.
+    /// Returns the pages that the server writes. A page changed is written back once: when its redo
+    /// is about to be overwritten, after as many transactions as the log holds, or when it is
+    /// evicted before that.
     fn page_writes(&self, statements: &Statements, layout: &RowLayout, parts: &[PagePart], redo_per_tx: f64) -> PageWrites {
-        let sum = |of: &dyn Fn(&PagePart) -> f64| parts.iter().map(|part| part.class.pages * of(part)).sum::<f64>();
+        let sum = |per_page: &dyn Fn(&PagePart) -> f64| parts.iter().map(|part| part.class.pages * per_page(part)).sum::<f64>();
         let none = PageWrites { doublewrite: self.doublewrite, ..PageWrites::none() };
         if redo_per_tx <= 0.0 || parts.is_empty() {
             return none;
@@ -590,6 +602,7 @@ impl Oltp {
         }
     }
 
+    /// Makes the compaction of transactions that put `put_per_tx` bytes; None if they put nothing.
     fn compaction(&self, put_per_tx: f64) -> Option<Compaction> {
         let period_tx = self.memtable_mib * MIB / put_per_tx * ROCKS_TRIGGER;
         (put_per_tx > 0.0).then(|| Compaction {
@@ -603,11 +616,13 @@ impl Oltp {
         })
     }
 
+    /// Makes the clients: processor time of all statements and their round trips; `written`: cost
+    /// of those that write.
     fn clients(&self, statements: &Statements, costs: &Costs, written: Cost) -> Result<Clients, SimError> {
         let rows = self.table_size as f64;
         let per_key = || rows_per_key(&self.distribution, rows, self.threads);
         let range_rows = statements.ranges * (f64::from(self.range_size).min(rows) - 1.0);
-        let trip = RoundTrip::of(self.client_host);
+        let trip = RoundTrip::from_host(self.client_host);
         let mut sum = written;
         for (count, statement) in [
             (statements.point_selects + statements.lookups(), "point_select"),

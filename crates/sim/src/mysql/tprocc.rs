@@ -130,6 +130,7 @@ pub struct Tprocc {
 }
 
 impl Default for Tprocc {
+    /// Makes a run of 100 warehouses on a MySQL 8.4 with its own defaults.
     fn default() -> Tprocc {
         Tprocc {
             warehouses: 100.0,
@@ -191,14 +192,14 @@ impl Tprocc {
         parts
     }
 
-    /// The database this run makes.
+    /// Makes the database of this run.
     ///
     /// # Errors
     /// Sizes and settings outside any server's.
     pub fn database(&self) -> Result<Database, SimError> {
         self.check()?;
         let parts = self.parts();
-        let costs = Costs::of(StorageEngine::Innodb, self.flavor)?;
+        let costs = Costs::read(StorageEngine::Innodb, self.flavor)?;
         let call = costs.find("tprocc_call")?;
         let redo_bytes_per_tx = call.log_bytes;
         let redo_bytes = self.redo_gib.map_or(DEFAULT_REDO_BYTES, |gib| gib * GIB);
@@ -254,9 +255,9 @@ impl Tprocc {
         Ok(database)
     }
 
-    /// Clients and the processor time of their transactions.
+    /// Makes the clients, with the processor time of their transactions.
     fn clients(&self, costs: &Costs) -> Result<Clients, SimError> {
-        let (call, trip) = (costs.find("tprocc_call")?, RoundTrip::of(self.client_host));
+        let (call, trip) = (costs.find("tprocc_call")?, RoundTrip::from_host(self.client_host));
         // Half of the statements besides the call set a variable, half select one: as a bracket
         // and, at most, as a point select.
         let others_ms = 0.5 * (STATEMENTS - 1.0) * (costs.find("bracket")?.core_ms + costs.find("point_select")?.core_ms);
@@ -264,8 +265,8 @@ impl Tprocc {
         Ok(costs.clients((core_ms, call.background_ms), (STATEMENTS, STATEMENTS * trip.away_ms), &trip, SERIAL_SHARE))
     }
 
-    /// Rows of warehouses and districts. A payment changes that of its warehouse first, a new order
-    /// and a payment that of their district, and lock them until they have committed.
+    /// Returns the rows of warehouses and districts. A payment changes that of its warehouse first,
+    /// a new order and a payment that of their district, and lock them until they have committed.
     fn hot_rows(&self) -> Vec<HotRows> {
         let mean = OFTEN * (OF_NEW_ORDER + OF_PAYMENT) + SELDOM * (OF_ORDER_STATUS + OF_DELIVERY + OF_STOCK_LEVEL);
         let kind = |rows: f64, statements: f64, calls: f64| HotRows { rows, at_work: OFTEN * statements / mean, at_commit: OFTEN * calls / COMMITTING };
@@ -273,15 +274,16 @@ impl Tprocc {
         vec![kind(self.warehouses, OF_PAYMENT, 1.0), kind(self.warehouses * DISTRICTS, of_new_order + of_payment, 2.0)]
     }
 
-    /// The page cleaner where nothing is set.
+    /// Makes the page cleaner of the server where nothing is set.
     fn cleaner(&self) -> PageCleaner {
         let usual = match self.flavor {
             Flavor::Mysql => "8.4.0",
             Flavor::Mariadb => "10.11.0",
         };
-        PageCleaner::of(self.flavor.name(), self.version.as_deref().unwrap_or(usual))
+        PageCleaner::of_server(self.flavor.name(), self.version.as_deref().unwrap_or(usual))
     }
 
+    /// Refuses sizes and settings outside any server's.
     fn check(&self) -> Result<(), SimError> {
         SimError::check_range("warehouses", self.warehouses, 1.0, 1e7)?;
         SimError::check_range("flush_log_at_trx_commit", f64::from(self.flush_log_at_trx_commit), 0.0, 3.0)?;
@@ -290,20 +292,20 @@ impl Tprocc {
     }
 }
 
-/// Pages that stay for `stay_tx` transactions after a touch and are written once a window in which
-/// they were changed, of a transaction: the settled rate of the flush list.
+/// Returns the pages that stay for `stay_tx` transactions after a touch and are written once a
+/// window in which they were changed, of a transaction: the settled rate of the flush list.
 fn flushed(parts: &[Part], window_tx: f64, stay_tx: f64) -> f64 {
-    let of = |part: &Part| {
+    let flushed_part = |part: &Part| {
         let each = part.touches / part.pages;
         let (changes, stays) = (part.changes / part.pages, -libm::expm1(-each * stay_tx.min(1e15)));
         part.pages * stays / (window_tx + 1.0 / changes.max(1e-300))
     };
-    parts.iter().map(of).sum()
+    parts.iter().map(flushed_part).sum()
 }
 
-/// A table of whose touches a share is drawn by NURand and the others evenly: its pages by how many
-/// of `bits` bits of the OR are set, those that lie within a page taken off. Between whole numbers
-/// of bits the neighbours are mixed.
+/// Splits a table of whose touches a share is drawn by NURand and the others evenly: its pages by
+/// how many of `bits` bits of the OR are set, those that lie within a page taken off. Between whole
+/// numbers of bits the neighbours are mixed.
 fn skewed(table: Part, drawn_share: f64, bits: f64) -> Vec<Part> {
     let below = libm::floor(bits.max(0.0));
     let above = bits.max(0.0) - below;

@@ -84,7 +84,7 @@ impl WarmUp {
         let stock = database.last_orders.map(|last| Stock::in_cache(last, &database.popularity, &mut cache));
         let settled_tx = database.last_orders.map_or(0.0, LastOrders::settled_tx);
         let data_bytes = database.popularity.pages() * database.read_bytes;
-        let cleaning = Cleaning::of(database, cache.capacity(), windows_tx);
+        let cleaning = Cleaning::new(database, cache.capacity(), windows_tx);
         let mut curve = WarmUp { points: Vec::with_capacity(1_024), cleaning, full_at_tx: None };
         let (mut tx, mut evicted, mut settled) = (0.0, 0.0, (0.0, f64::INFINITY));
         let smallest = STEP_OF_CACHE * 0.01 * cache.capacity().min(database.popularity.pages());
@@ -105,23 +105,23 @@ impl WarmUp {
             if let Some(compaction) = database.compaction.as_ref().filter(|compaction| tx >= compaction.first_tx) {
                 cache.delete_files(-libm::expm1(-step * compaction.read_bytes_per_tx / data_bytes));
             }
-            let moved = cache.pass(step);
+            let counts = cache.pass(step);
             if cache.is_full() && curve.full_at_tx.is_none() {
                 curve.full_at_tx = Some(tx + step);
             }
-            evicted += moved.evicted_first + moved.evicted_later;
+            evicted += counts.evicted_first + counts.evicted_later;
             let turned = evicted / cache.capacity();
-            let weighted = Written { evicted_first: moved.weighted_first, evicted_later: moved.weighted_later, flushed: 0.0 };
-            let written = moved.written.first().copied().unwrap_or(weighted);
-            curve.points.push(point(database, &cache, tx + 0.5 * step, turned, (moved.reads / step, written.per(step))));
+            let weighted = Written { evicted_first: counts.weighted_first, evicted_later: counts.weighted_later, flushed: 0.0 };
+            let written = counts.written.first().copied().unwrap_or(weighted);
+            curve.points.push(make_point(database, &cache, tx + 0.5 * step, turned, (counts.reads / step, written.per(step))));
             if let Some(cleaning) = &mut curve.cleaning {
                 cleaning.push(
-                    moved.written.iter().enumerate().map(|(window, written)| dirty_pages(database, &cache, window, moved.reads / step, written.per(step))),
+                    counts.written.iter().enumerate().map(|(window, written)| dirty_pages(database, &cache, window, counts.reads / step, written.per(step))),
                 );
             }
             tx += step;
             if turned >= settled.0 + 1.0 {
-                let reads = moved.reads / step;
+                let reads = counts.reads / step;
                 if ((reads / settled.1 - 1.0).abs() < SETTLED && tx > settled_tx) || turned > MOST_TURNOVERS {
                     break;
                 }
@@ -137,6 +137,8 @@ impl WarmUp {
         curve
     }
 
+    /// Extends the curve of a cache that has been turned over `turned` times up to LAST_TURNOVER;
+    /// only the shape, the flushing and the reads of the last orders still change.
     fn extend_settled(&mut self, database: &Database, cache: &Cache, mut turned: f64, stock: Option<&Stock>) {
         let Some(mut last) = self.points.last().copied() else { return };
         let capacity = cache.capacity();
@@ -165,13 +167,13 @@ impl WarmUp {
         self.points.last().map_or(0.0, |point| point.tx)
     }
 
-    /// The points.
+    /// Returns the points of the curve.
     pub fn points(&self) -> &[At] {
         &self.points
     }
 
-    /// The cache at `tx`, linear between points. `hint` is where the search begins and ends:
-    /// transactions mostly grow.
+    /// Returns the cache at `tx`, linear between points. `hint` is where the search begins and
+    /// ends: transactions mostly grow.
     pub fn at(&self, tx: f64, hint: &mut usize) -> At {
         let last = self.points.len() - 1;
         if *hint > last || self.points[*hint].tx > tx {
@@ -203,8 +205,8 @@ impl WarmUp {
 }
 
 impl WarmUp {
-    /// The cache at `tx` as [`WarmUp::at`], with the dirty pages that the page cleaner leaves at
-    /// this pace.
+    /// Returns the cache at `tx` as [`WarmUp::at`], with the dirty pages that the page cleaner
+    /// leaves at this pace.
     pub fn at_pace(&self, tx: f64, hint: &mut usize, pace: CleanerPace) -> At {
         let mut at = self.at(tx, hint);
         if let Some(cleaning) = self.cleaning.as_ref().filter(|_| pace.tps > 0.0) {
@@ -254,17 +256,18 @@ impl Stock {
         Stock { last_orders, pages, classes }
     }
 
-    /// Mean touches of one of its pages by a transaction at `tx`.
+    /// Returns the mean touches of one of its pages by a transaction at `tx`.
     fn touches(&self, tx: f64) -> f64 {
         self.last_orders.touches(tx) / self.pages
     }
 
+    /// Sets the touches of the stock's pages in a cache to those of a transaction at `tx`.
     fn set_touches(&self, cache: &mut Cache, tx: f64) {
         let mean = self.touches(tx);
         self.classes.iter().for_each(|stock| cache.touch_besides(stock.class, stock.like, mean * stock.over_mean));
     }
 
-    /// Reads of the last orders of a transaction at `tx`, of a cache as it is now.
+    /// Returns the reads of the last orders of a transaction at `tx`, of a cache as it is now.
     fn reads_per_tx(&self, cache: &Cache, tx: f64) -> f64 {
         self.touches(tx) * self.classes.iter().map(|stock| cache.outside(stock.class) * stock.over_mean).sum::<f64>()
     }
@@ -281,7 +284,8 @@ fn dirty_pages(database: &Database, cache: &Cache, window: usize, reads: f64, wr
     }
 }
 
-fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, (reads, written): (f64, Written)) -> At {
+/// Makes the point of the curve at `tx`; `reads` and `written` are of one transaction.
+fn make_point(database: &Database, cache: &Cache, tx: f64, turned: f64, (reads, written): (f64, Written)) -> At {
     let writes = &database.writes;
     let first_share = cache.first_share();
     let by_shares = first_share * writes.first_dirty + (1.0 - first_share) * writes.later_dirty;
@@ -299,15 +303,15 @@ fn point(database: &Database, cache: &Cache, tx: f64, turned: f64, (reads, writt
     }
 }
 
-/// Pages the flush list writes per transaction after `tx` transactions; it still grows when reads
-/// have long settled.
+/// Returns the pages that the flush list writes per transaction after `tx` transactions; it still
+/// grows when reads have long settled.
 fn flushed(database: &Database, tx: f64) -> f64 {
     let writes = &database.writes;
     let ramp = if writes.flush_ramp_tx > 0.0 { -libm::expm1(-tx / writes.flush_ramp_tx) } else { 1.0 };
     writes.flush_per_tx * ramp
 }
 
-/// Linear between points; the ends hold; 1 where there are none.
+/// Interpolates linearly between points; the ends hold; 1 without any.
 pub(crate) fn interpolated(points: &[(f64, f64)], x: f64) -> f64 {
     match points.partition_point(|point| point.0 <= x) {
         _ if points.is_empty() => 1.0,

@@ -28,8 +28,10 @@ const EMPTY_SHARE: f64 = 1e-9;
 pub(super) struct FluidBucket {
     pub(super) cap: Cap,
     pub(super) measure: Measure,
+    /// Refill, tokens a second.
     pub(super) rate: f64,
     pub(super) level: f64,
+    /// Tokens of the main part, and of main part and reserve together.
     pub(super) main_depth: f64,
     pub(super) depth: f64,
     /// Tokens per unit of reads and of writes: this member's share.
@@ -50,6 +52,8 @@ pub(super) struct FluidBucket {
 }
 
 impl FluidBucket {
+    /// Makes the full bucket of a cap of `rate` tokens a second: 1/64 s of them and, with
+    /// `saved_second`, a second's. `shares` are the tokens per unit of reads and of writes.
     pub(super) fn cap(cap: Cap, measure: Measure, rate: f64, shares: (f64, f64), saved_second: bool) -> FluidBucket {
         let main_depth = (rate * MAIN_DEPTH_S).max(1.0);
         let depth = if saved_second { rate.max(main_depth) } else { main_depth };
@@ -72,10 +76,14 @@ impl FluidBucket {
         }
     }
 
+    /// Makes a bucket of credits that holds `initial` of at most `capacity` tokens and gains
+    /// `refill` a second. `shares` are the tokens per unit of reads and of writes.
     pub(super) fn credits(cap: Cap, measure: Measure, refill: f64, capacity: f64, initial: f64, shares: (f64, f64)) -> FluidBucket {
         FluidBucket { level: initial, main_depth: capacity, depth: capacity, ..FluidBucket::cap(cap, measure, refill, shares, false) }
     }
 
+    /// Returns whether two buckets have equal caps, rates, depths and shares, so that one stands
+    /// for both.
     pub(super) fn is_like(&self, other: &FluidBucket) -> bool {
         let shares = |bucket: &FluidBucket| (bucket.per_read, bucket.per_write);
         self.cap == other.cap && self.measure == other.measure && self.rate == other.rate && self.depth == other.depth && shares(self) == shares(other)
@@ -86,17 +94,25 @@ impl FluidBucket {
         matches!(self.cap, Cap::VolumeCredits | Cap::InstanceCredits)
     }
 
+    /// Returns the level, percent of the depth.
     pub(super) fn percent(&self) -> f64 {
         100.0 * self.level / self.depth
     }
 
+    /// Returns the reads and writes of a point a second, in what the bucket counts.
     #[inline]
-    pub(super) fn demand(&self, point: &Measured) -> f64 {
-        let (reads, writes) = match self.measure {
+    fn count_reads_and_writes(&self, point: &Measured) -> (f64, f64) {
+        match self.measure {
             Measure::Units => (point.read_units, point.write_units),
             Measure::Bytes => (point.read_bytes, point.write_bytes),
             Measure::HddBytes => (point.read_hdd, point.write_hdd),
-        };
+        }
+    }
+
+    /// Returns the tokens a second that the demand of a point takes.
+    #[inline]
+    pub(super) fn demand(&self, point: &Measured) -> f64 {
+        let (reads, writes) = self.count_reads_and_writes(point);
         self.per_read * reads + self.per_write * writes
     }
 
@@ -123,20 +139,17 @@ impl FluidBucket {
         self.walk_of(point, self.need)
     }
 
+    /// Returns the walk of independent requests that take `need` tokens a second in the mean.
     fn walk_of(&self, point: &Measured, need: f64) -> Walk {
-        let (reads, writes) = match self.measure {
-            Measure::Units => (point.read_units, point.write_units),
-            Measure::Bytes => (point.read_bytes, point.write_bytes),
-            Measure::HddBytes => (point.read_hdd, point.write_hdd),
-        };
+        let (reads, writes) = self.count_reads_and_writes(point);
         // Requests a second that touch this bucket, and tokens^2 a second of them: large ones
         // clump more than as many bytes in small ones.
-        let of = |tokens: f64, per: f64, (rate, parts): (f64, f64)| {
+        let hits_and_spread = |tokens: f64, per: f64, (rate, parts): (f64, f64)| {
             let hits = rate * (parts * per).min(1.0);
             (hits, if hits > 0.0 { tokens * per * (tokens * per) / hits } else { 0.0 })
         };
-        let (read_hits, read_spread) = of(reads, self.per_read, point.reads);
-        let (write_hits, write_spread) = of(writes, self.per_write, point.writes);
+        let (read_hits, read_spread) = hits_and_spread(reads, self.per_read, point.reads);
+        let (write_hits, write_spread) = hits_and_spread(writes, self.per_write, point.writes);
         Walk::new(need, self.rate, need / (read_hits + write_hits).max(1e-9), read_spread + write_spread)
     }
 
@@ -226,6 +239,8 @@ pub(super) fn member_buckets(limits: &VolumeLimits, rates: Rates, (by, share): (
     buckets
 }
 
+/// Makes the buckets of an instance's EBS limits: I/Os and bytes, each with a cap and, if it
+/// bursts, full credits.
 pub(super) fn instance_buckets(instance: &InstanceLimits, amplification: Amplification, saved: bool) -> Vec<FluidBucket> {
     let shares = (amplification.reads_per_read, amplification.reads_per_write + amplification.writes_per_write);
     let mut buckets = Vec::with_capacity(4);

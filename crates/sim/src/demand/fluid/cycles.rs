@@ -34,7 +34,7 @@ impl Fluid {
         seen.map(|bucket| (100.0 * bucket.low / bucket.depth, bucket.low_at_s)).min_by(|a, b| a.0.total_cmp(&b.0))
     }
 
-    /// Levels and backlog, to compare cycles by.
+    /// Returns levels and backlog, to compare cycles by.
     pub fn balances(&self) -> FluidBalances {
         FluidBalances { levels: self.buckets.iter().map(|bucket| bucket.level).collect(), backlog: self.backlog() }
     }
@@ -56,9 +56,9 @@ impl Fluid {
     /// Returns whether credits and backlog are as they were: to a millionth of their depth, and of
     /// the requests that come.
     pub fn is_at(&self, before: &FluidBalances, load: &MeasuredLoad) -> bool {
-        let moved = |(bucket, level): (&FluidBucket, &f64)| bucket.is_credits() && (bucket.level - level).abs() > SETTLED_SHARE * bucket.depth;
-        let came: f64 = load.points.iter().map(|point| point.iops * point.duration_s).sum();
-        (self.backlog() - before.backlog).abs() <= SETTLED_SHARE * came && !self.buckets.iter().zip(&before.levels).any(moved)
+        let differs = |(bucket, level): (&FluidBucket, &f64)| bucket.is_credits() && (bucket.level - level).abs() > SETTLED_SHARE * bucket.depth;
+        let arrivals: f64 = load.points.iter().map(|point| point.iops * point.duration_s).sum();
+        (self.backlog() - before.backlog).abs() <= SETTLED_SHARE * arrivals && !self.buckets.iter().zip(&before.levels).any(differs)
     }
 
     /// Returns whether the cycle that began at `before` will repeat without settling: it asks for

@@ -40,6 +40,7 @@ pub(crate) type BucketsKey = Vec<[u64; 8]>;
 const KEPT_SHARE: f64 = 1e-6;
 
 impl NeededLoad {
+    /// Prepares a measured load, whose tokens are computed when a bucket first asks for them.
     pub fn new(measured: Arc<MeasuredLoad>) -> NeededLoad {
         let first = measured.points.first().map(|point| point.duration_s);
         let even_s = first.filter(|first| measured.points.iter().all(|point| point.duration_s == *first));
@@ -48,7 +49,7 @@ impl NeededLoad {
 
     /// Returns the demand of each point on a bucket, in tokens a second, worked out once for
     /// buckets that count alike.
-    fn of(&self, bucket: &FluidBucket) -> Arc<Needs> {
+    fn needs_of(&self, bucket: &FluidBucket) -> Arc<Needs> {
         // A panic elsewhere cannot leave a half-made entry: entries are inserted whole.
         let mut cache = self.needs.lock().unwrap_or_else(PoisonError::into_inner);
         let alike = |needs: &&Arc<Needs>| needs.measure == bucket.measure && needs.per_read == bucket.per_read && needs.per_write == bucket.per_write;
@@ -75,7 +76,7 @@ impl NeededLoad {
 
     /// Returns the demand on each bucket, in their order.
     pub fn needs(&self, fluid: &Fluid) -> Vec<Arc<Needs>> {
-        fluid.buckets.iter().map(|bucket| self.of(bucket)).collect()
+        fluid.buckets.iter().map(|bucket| self.needs_of(bucket)).collect()
     }
 }
 
@@ -84,11 +85,11 @@ impl Fluid {
     /// alike.
     pub fn key(&self) -> BucketsKey {
         let numbers = |bucket: &FluidBucket| [bucket.rate, bucket.level, bucket.main_depth, bucket.depth, bucket.per_read, bucket.per_write].map(f64::to_bits);
-        let of = |bucket: &FluidBucket| {
+        let bucket_key = |bucket: &FluidBucket| {
             let [rate, level, main_depth, depth, per_read, per_write] = numbers(bucket);
             [bucket.cap as u64, bucket.measure as u64, rate, level, main_depth, depth, per_read, per_write]
         };
-        self.buckets.iter().map(of).collect()
+        self.buckets.iter().map(bucket_key).collect()
     }
 
     /// Returns the demand of a load over the most that a storage can give in that time, every
@@ -112,6 +113,8 @@ impl Fluid {
         caps.map(|(cap, most)| most * seconds / (cap.rate * seconds + cap.depth)).fold(0.0, f64::max)
     }
 
+    /// Returns the highest demand of a point over the most that the caps give in it, for points of
+    /// any lengths.
     fn peak_overload(&self, load: &MeasuredLoad) -> f64 {
         let caps: Vec<_> = self.buckets.iter().filter(|bucket| !bucket.is_credits()).collect();
         let overload =

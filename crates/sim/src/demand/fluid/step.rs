@@ -33,6 +33,8 @@ impl Step {
         (self.longest_wait_s, self.wait_sum_s, self.peak_queue) = (0.0, 0.0, 0.0);
     }
 
+    /// Notes requests that were served, here and in the run's `waits`. `waits_s` are the waits of
+    /// the first and of the last of them, s; those between lie evenly.
     pub(super) fn serve(&mut self, requests: f64, bytes_per_request: f64, waits_s: (f64, f64), waits: &mut Waits) {
         self.delivered += requests;
         self.delivered_bytes += requests * bytes_per_request;
@@ -66,7 +68,7 @@ impl Step {
 
     /// Returns the limit that made requests wait longest.
     pub fn cap(&self) -> Cap {
-        let total = |cap: Cap| -> f64 { self.stretches.iter().filter(|(_, _, of)| *of == cap).map(|(_, seconds, _)| seconds).sum() };
+        let total = |cap: Cap| -> f64 { self.stretches.iter().filter(|(_, _, limit)| *limit == cap).map(|(_, seconds, _)| seconds).sum() };
         self.stretches.iter().map(|&(_, _, cap)| cap).max_by(|a, b| total(*a).total_cmp(&total(*b))).unwrap_or_default()
     }
 }

@@ -7,7 +7,7 @@
 //! between are simulated: over the points near a limit and those after them until all buckets are
 //! full again, and only until something has waited.
 
-use super::{cycle_of, setup_of, simulated, DemandCandidate, DemandOutcome, DemandSearch, SharedLoad};
+use super::{cycle_of, setup_of, simulate_cycle, DemandCandidate, DemandOutcome, DemandSearch, SharedLoad};
 use crate::demand::cycle::{settle, Cycle};
 use crate::demand::fluid::{Fluid, NeededLoad};
 use crate::demand::interval::{self, Driver};
@@ -94,7 +94,7 @@ const SURELY_ABOVE: f64 = 1.0 + 1e-6;
 const SURELY_BELOW: f64 = 1.0 - 1e-4;
 
 impl Fleet {
-    /// Checks the demands.
+    /// Makes a fleet of the demands of its volumes; refuses a demand outside the bounds of a run.
     pub fn new(loads: Vec<OpenLoad>) -> Result<Fleet, SimError> {
         loads.par_iter().try_for_each(OpenLoad::check)?;
         let shared = loads.iter().map(|_| Mutex::default()).collect();
@@ -115,15 +115,15 @@ impl Fleet {
     /// question and demand alone.
     pub fn evaluate(&self, terms: &FleetTerms<'_>, questions: &[FleetQuestion]) -> Vec<DemandOutcome> {
         let answer = |question: &FleetQuestion| {
-            let search = self.search(terms, question, None);
+            let search = self.make_search(terms, question, None);
             match setup_of(&search, &question.candidate) {
                 Ok(setup) => {
-                    let needed = self.needed(&setup, question);
-                    let (own, _) = self.own(question.volume, needed.measured.latency_key(&setup));
+                    let needed = self.measure_demand(&setup, question);
+                    let (own, _) = self.tabulate_own(question.volume, needed.measured.latency_key(&setup));
                     let (fluid, cycle) = (Fluid::new(&setup), cycle_of(&search));
                     match fluid.overload_of(&needed, &needed.needs(&fluid), cycle == Cycle::Settled) {
                         bound if bound > search.prune_above => DemandOutcome::Bounded(bound),
-                        _ => simulated(&setup, &SharedLoad { needed, own }, cycle),
+                        _ => simulate_cycle(&setup, &SharedLoad { needed, own }, cycle),
                     }
                 }
                 Err(error) => DemandOutcome::Invalid(error.to_string()),
@@ -137,9 +137,9 @@ impl Fleet {
     /// does not.
     pub fn meets(&self, terms: &FleetTerms<'_>, questions: &[(FleetQuestion, FleetGoal)]) -> Vec<bool> {
         let answer = |(question, goal): &(FleetQuestion, FleetGoal)| {
-            let Ok(setup) = setup_of(&self.search(terms, question, None), &question.candidate) else { return false };
-            let needed = self.needed(&setup, question);
-            let own = |key| self.own(question.volume, key);
+            let Ok(setup) = setup_of(&self.make_search(terms, question, None), &question.candidate) else { return false };
+            let needed = self.measure_demand(&setup, question);
+            let own = |key| self.tabulate_own(question.volume, key);
             let judge = Judge { setup: &setup, load: &needed, goal: *goal, prune_above: terms.prune_above, p99_ms: Summary::judged_p99_ms };
             judge.meets(&own)
         };
@@ -156,7 +156,7 @@ impl Fleet {
             }
         }
         let answer = |(question, goal, draws): &(FleetQuestion, FleetGoal, DayDraws)| {
-            let Ok(setup) = setup_of(&self.search(terms, question, None), &question.candidate) else { return 0 };
+            let Ok(setup) = setup_of(&self.make_search(terms, question, None), &question.candidate) else { return 0 };
             let bounds = DrawBounds::new(self, question, &setup, draws);
             let meets = |days: &[(usize, f64)]| bounds.meets(*goal, days).unwrap_or_else(|| self.meets_drawn(&setup, question, *goal, draws, days));
             draws.days.chunks(draws.days_each.max(1)).filter(|days| !meets(days)).count()
@@ -164,6 +164,8 @@ impl Fleet {
         Ok(questions.par_iter().map(answer).collect())
     }
 
+    /// Returns whether a storage meets a goal under a drawn recording: `days` are indices of
+    /// recorded days and factors of their rates.
     fn meets_drawn(&self, setup: &Setup, question: &FleetQuestion, goal: FleetGoal, draws: &DayDraws, days: &[(usize, f64)]) -> bool {
         let whole = &self.loads[question.volume];
         let of_day = |&(day, level): &(usize, f64)| {
@@ -182,18 +184,18 @@ impl Fleet {
     /// throttled and the queue at its end.
     pub fn follow(&self, terms: &FleetTerms<'_>, questions: &[(FleetQuestion, Option<f64>)]) -> Vec<Result<Vec<[f64; 3]>, SimError>> {
         let answer = |(question, start): &(FleetQuestion, Option<f64>)| {
-            let setup = setup_of(&self.search(terms, question, *start), &question.candidate)?;
+            let setup = setup_of(&self.make_search(terms, question, *start), &question.candidate)?;
             let load = &self.loads[question.volume];
             // Rows as long as the points, the shortest of which decides.
             let shortest = load.points.iter().map(|point| point.duration_s).fold(f64::INFINITY, f64::min);
-            let needed = self.needed(&setup, question);
+            let needed = self.measure_demand(&setup, question);
             let cut = if load.points.iter().all(|point| point.duration_s == shortest) {
                 None
             } else {
                 Some(interval::measure(&setup, &interval::cut(load, shortest)?))
             };
             let measured = cut.as_ref().unwrap_or(&needed.measured);
-            let (own, _) = self.own(question.volume, measured.latency_key(&setup));
+            let (own, _) = self.tabulate_own(question.volume, measured.latency_key(&setup));
             let mut rows = Vec::with_capacity(measured.points.len());
             Driver::new(&setup, measured, &own, true).cycle(&mut |_, fluid, _, step, _| {
                 let balance = fluid.percent_of(headrace_model::Cap::VolumeCredits);
@@ -204,7 +206,9 @@ impl Fleet {
         questions.par_iter().map(answer).collect()
     }
 
-    fn search<'a>(&'a self, terms: &FleetTerms<'a>, question: &FleetQuestion, start_balance_percent: Option<f64>) -> DemandSearch<'a> {
+    /// Makes the terms of a search of one volume's demand. Credits start at
+    /// `start_balance_percent`; None: as AWS gives them.
+    fn make_search<'a>(&'a self, terms: &FleetTerms<'a>, question: &FleetQuestion, start_balance_percent: Option<f64>) -> DemandSearch<'a> {
         DemandSearch {
             load: &self.loads[question.volume],
             as_of: terms.as_of,
@@ -215,16 +219,19 @@ impl Fleet {
         }
     }
 
+    /// Locks the intermediate results of a volume.
     fn lock_cache(&self, volume: usize) -> std::sync::MutexGuard<'_, VolumeCache> {
         // A panic elsewhere cannot leave a half-made entry: entries are inserted whole.
         self.shared[volume].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn needed(&self, setup: &Setup, question: &FleetQuestion) -> Arc<NeededLoad> {
+    /// Returns the demand of a question as storages like that of `setup` count it, measured once
+    /// for all that count alike.
+    fn measure_demand(&self, setup: &Setup, question: &FleetQuestion) -> Arc<NeededLoad> {
         // All that `interval::measure` takes of a storage: many types count alike.
         let full_unit = setup.limits.iter().find(|limits| limits.random_charges_full_unit).map(|limits| limits.spec.volume_type);
         let key = (setup.storage.raid.map(|_| setup.storage.chunk_kib), full_unit, question.factor.to_bits());
-        let find = |cache: &VolumeCache| cache.needed.iter().find(|(of, _)| *of == key).map(|(_, needed)| Arc::clone(needed));
+        let find = |cache: &VolumeCache| cache.needed.iter().find(|(entry, _)| *entry == key).map(|(_, needed)| Arc::clone(needed));
         if let Some(needed) = find(&self.lock_cache(question.volume)) {
             return needed;
         }
@@ -238,8 +245,10 @@ impl Fleet {
         })
     }
 
-    fn own(&self, volume: usize, key: OwnLatencyKey) -> (Arc<OwnLatency>, f64) {
-        let find = |cache: &VolumeCache| cache.own.iter().find(|(of, _, _)| *of == key).map(|(_, own, p99_ms)| (Arc::clone(own), *p99_ms));
+    /// Returns own latency with the p99 of requests that do not wait, ms, tabulated once per volume
+    /// and key.
+    fn tabulate_own(&self, volume: usize, key: OwnLatencyKey) -> (Arc<OwnLatency>, f64) {
+        let find = |cache: &VolumeCache| cache.own.iter().find(|(entry, _, _)| *entry == key).map(|(_, own, p99_ms)| (Arc::clone(own), *p99_ms));
         if let Some(entry) = find(&self.lock_cache(volume)) {
             return entry;
         }
@@ -271,6 +280,8 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    /// Returns whether the storage meets the goal when the load is repeated until it settles.
+    /// Bounds decide most storages; the others are simulated until they have waited for too long.
     fn meets(&self, own: &dyn Fn(OwnLatencyKey) -> (Arc<OwnLatency>, f64)) -> bool {
         let measured: &MeasuredLoad = &self.load.measured;
         let fluid = Fluid::new(self.setup);
@@ -308,8 +319,9 @@ struct DrawBounds {
 }
 
 impl DrawBounds {
+    /// Computes the bounds of a question's storage for any recording drawn from its demand.
     fn new(fleet: &Fleet, question: &FleetQuestion, setup: &Setup, draws: &DayDraws) -> DrawBounds {
-        let needed = fleet.needed(setup, question);
+        let needed = fleet.measure_demand(setup, question);
         let fluid = Fluid::new(setup);
         let most = |each: &[f64]| each.chunks(draws.per_day).map(|day| day.iter().copied().fold(0.0, f64::max)).collect();
         let most = needed.needs(&fluid).iter().map(|needs| most(&needs.each)).collect();

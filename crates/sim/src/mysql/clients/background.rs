@@ -32,7 +32,7 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    /// The next write of at most `most` bytes, whole sectors, going round in its area.
+    /// Takes the next write of at most `most` bytes, whole sectors, going round in its area.
     pub fn next(&mut self, most: f64) -> Io {
         let bytes = (self.bytes.min(most) / 512.0).ceil().max(1.0) * 512.0;
         self.bytes = (self.bytes - bytes).max(0.0);
@@ -73,6 +73,7 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
+    /// Makes the cleaner of a database, which has nothing to write yet.
     pub fn new(database: &Database) -> Cleaner {
         let batch = ((RUN_BYTES / database.cached_bytes) as u64).max(1);
         let in_rounds = database.is_asked_by_rule();
@@ -96,7 +97,7 @@ impl Cleaner {
         }
     }
 
-    /// Begins the next round where it is time. Returns whether there is one.
+    /// Begins the next round where it is time. Returns whether one has begun.
     pub fn begin_round(&mut self, now: Nanos) -> bool {
         if self.gathered.is_none() || now < self.next_round || self.behind() >= self.batch {
             return false;
@@ -120,16 +121,18 @@ impl Cleaner {
         self.gathered.map_or(self.behind() > pages, |gathered| self.behind() >= self.batch && gathered > pages as f64)
     }
 
+    /// Returns the pages that it was handed and has not written.
     pub fn behind(&self) -> u64 {
         self.owed - self.written
     }
 
-    /// Pages that are written once all owed ones are, but for a last part of a run, which waits for
-    /// more.
+    /// Returns the pages that will be written even if no more are handed to it: all but a last part
+    /// of a run, which waits for more.
     pub fn sure_of_all(&self) -> u64 {
         self.owed.saturating_sub(if self.doublewrite { self.batch - 1 } else { 0 })
     }
 
+    /// Hands it pages to write: now, or in the next round.
     pub fn owe(&mut self, pages: f64) {
         match &mut self.gathered {
             Some(gathered) => *gathered += pages,
@@ -137,6 +140,7 @@ impl Cleaner {
         }
     }
 
+    /// Hands it pages to write now, of which a fraction of a page is kept for the next call.
     fn owe_now(&mut self, pages: f64) {
         self.fraction += pages;
         let whole = self.fraction.floor();
@@ -145,7 +149,8 @@ impl Cleaner {
         *(if self.doublewrite { &mut self.waiting } else { &mut self.ready }) += whole as u64;
     }
 
-    /// The slot and pages of the next write: 0 is one page in its place.
+    /// Takes the slot of the next write and the pages that it carries to the doublewrite area; 0:
+    /// it is one page in its place. None if nothing waits or no slot is free.
     pub fn next(&mut self) -> Option<(u32, u64)> {
         let slot = *self.free.last()?;
         // Runs are mixed with single pages. All runs first would wait for the byte cap and all
@@ -169,7 +174,7 @@ impl Cleaner {
 
 /// Compaction, on the interval form's periods.
 pub struct CompactionRuns<'a> {
-    of: Option<&'a Compaction>,
+    compaction: Option<&'a Compaction>,
     clock: CompactionClock,
     /// Bytes that the rate lets it move now.
     credit: f64,
@@ -179,33 +184,38 @@ pub struct CompactionRuns<'a> {
 }
 
 impl<'a> CompactionRuns<'a> {
-    pub fn new(of: Option<&'a Compaction>, tx: f64) -> CompactionRuns<'a> {
-        CompactionRuns { of, clock: CompactionClock::new(of, tx), credit: 0.0, at: [0; 2], free: (0..COMPACTION_DEPTH).rev().collect() }
+    /// Makes the compaction of a database that has done `tx` transactions; without one it never
+    /// runs.
+    pub fn new(compaction: Option<&'a Compaction>, tx: f64) -> CompactionRuns<'a> {
+        CompactionRuns { compaction, clock: CompactionClock::new(compaction, tx), credit: 0.0, at: [0; 2], free: (0..COMPACTION_DEPTH).rev().collect() }
     }
 
-    /// Factor of reads at `tx`; begins a compaction when it is time.
+    /// Returns the factor of reads at `tx`; begins a compaction when it is time.
     pub fn factor(&mut self, tx: f64) -> f64 {
-        self.of.map_or(1.0, |of| self.clock.reach(of, tx))
+        self.compaction.map_or(1.0, |compaction| self.clock.reach(compaction, tx))
     }
 
+    /// Returns whether bytes are left to be read or written.
     pub fn is_running(&self) -> bool {
         self.clock.remaining_bytes.iter().sum::<f64>() >= 1.0
     }
 
-    /// Lets a tick's worth of bytes be moved.
+    /// Adds the bytes that the rate lets it move in a tick.
     pub fn earn(&mut self) {
-        let Some(of) = self.of else { return };
-        let earned = of.rate_bytes_s * TICK.as_secs_f64();
+        let Some(compaction) = self.compaction else { return };
+        let earned = compaction.rate_bytes_s * TICK.as_secs_f64();
         self.credit = if self.is_running() { (self.credit + earned).min(2.0 * earned + 8.0 * RUN_BYTES) } else { 0.0 };
     }
 
-    /// The next run that the rate and the outstanding ones allow, over the places of the data
+    /// Takes the next run that the rate and the outstanding ones allow, over the places of the data
     /// device.
     pub fn next(&mut self, draws: &Draws) -> Option<(u32, Io)> {
-        let of = self.of?;
+        let compaction = self.compaction?;
         // Reads and writes advance in proportion.
         let share = |remaining: f64, all: f64| if all > 0.0 { remaining / all } else { 0.0 };
-        let kind = usize::from(share(self.clock.remaining_bytes[0], of.read_bytes_per_tx) < share(self.clock.remaining_bytes[1], of.write_bytes_per_tx));
+        let kind = usize::from(
+            share(self.clock.remaining_bytes[0], compaction.read_bytes_per_tx) < share(self.clock.remaining_bytes[1], compaction.write_bytes_per_tx),
+        );
         let bytes = (self.clock.remaining_bytes[kind].min(RUN_BYTES) / 512.0).ceil() * 512.0;
         if !self.is_running() || self.credit < bytes {
             return None;
@@ -229,7 +239,7 @@ mod tests {
     use std::collections::VecDeque;
 
     fn cleaner(flavor: &str) -> Cleaner {
-        let cleaner = Some(PageCleaner::of(flavor, if flavor == "mysql" { "9.7.4" } else { "10.11.0" }));
+        let cleaner = Some(PageCleaner::of_server(flavor, if flavor == "mysql" { "9.7.4" } else { "10.11.0" }));
         let oltp = Oltp { distribution: Distribution::Pareto { h: 0.2 }, cleaner, tables: 8, table_size: 1_000_000, ..Oltp::default() };
         Cleaner::new(&oltp.database().unwrap())
     }

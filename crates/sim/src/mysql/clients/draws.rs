@@ -35,6 +35,8 @@ pub struct Draws {
 }
 
 impl Draws {
+    /// Seeds the draws of a scenario; places are on all of its data device, or on the data that a
+    /// snapshot holds.
     pub fn new(scenario: &Scenario<'_>) -> Draws {
         let sigma = sigma_of_p95(scenario.database.clients.p95_over_mean);
         let align = u64::from((scenario.database.read_bytes.max(scenario.database.cached_bytes) as u32).max(4_096).next_power_of_two());
@@ -51,18 +53,19 @@ impl Draws {
         libm::exp(self.sigma * normal_of(radius, angle) - 0.5 * self.sigma * self.sigma)
     }
 
-    /// A whole number around a mean.
+    /// Draws a whole number whose mean is `mean`: one of its two neighbours.
     pub fn whole(&mut self, mean: f64) -> u8 {
         around(&mut self.of_tx, mean) as u8
     }
 
+    /// Draws the offset of a page, bytes.
     #[inline]
     pub fn place(&mut self) -> u64 {
         self.first_page + ((u128::from(self.of_place.next_u64()) * u128::from(self.places)) >> 64) as u64 * self.align
     }
 }
 
-/// Chance of one stream.
+/// Makes the generator of one stream of a scenario's seed.
 pub fn stream(scenario: &Scenario<'_>, stream: Stream) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(scenario.seed.unwrap_or(0));
     rng.set_stream(stream as u64);
@@ -80,10 +83,12 @@ pub struct PoissonArrivals<'a> {
 }
 
 impl<'a> PoissonArrivals<'a> {
+    /// Starts the arrivals of a scenario at 0 s; `rates`: transactions a second, by step.
     pub fn new(scenario: &Scenario<'_>, rates: &'a [f64]) -> PoissonArrivals<'a> {
         PoissonArrivals { rates, step_s: scenario.step_s, step: 0, at_s: 0.0, rng: stream(scenario, Stream::Arrivals) }
     }
 
+    /// Returns the next arrival; None if the last rate is 0.
     pub fn next(&mut self) -> Option<Nanos> {
         let mut to_go = exponential(&mut self.rng);
         loop {

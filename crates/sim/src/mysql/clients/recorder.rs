@@ -121,6 +121,8 @@ pub(super) struct RowState {
 }
 
 impl ClientsRecorder {
+    /// Starts the counts of a run of `seconds`; `sharpness`: see
+    /// [`super::super::database::Clients::sharpness`].
     pub fn new(seconds: f64, sharpness: f64) -> ClientsRecorder {
         let (low, high, digits) = BOUNDS;
         ClientsRecorder {
@@ -134,9 +136,9 @@ impl ClientsRecorder {
         }
     }
 
-    /// A request was handed to a device; `waiting` transactions wait for it.
+    /// Notes that a request was handed to a device; `waiting` transactions wait for it.
     #[inline]
-    pub fn decided(&mut self, device: usize, now: Nanos, decision: &Decision, waiting: u64) {
+    pub fn note_decision(&mut self, device: usize, now: Nanos, decision: &Decision, waiting: u64) {
         if decision.cap != Cap::None {
             let wait = decision.start.since(now).0;
             self.row.waits[device][decision.cap as usize] += wait;
@@ -144,32 +146,32 @@ impl ClientsRecorder {
         }
     }
 
-    /// A request was answered.
+    /// Notes that a device (0: data) answered a request of `bytes`.
     #[inline]
-    pub fn answered_io(&mut self, device: usize, bytes: u32) {
+    pub fn note_io_answer(&mut self, device: usize, bytes: u32) {
         self.row.units += u64::from(bytes.div_ceil(RUN));
         self.row.bytes += u64::from(bytes);
         *(if device == 0 { &mut self.summary.data_ios } else { &mut self.summary.log_ios }) += 1;
     }
 
-    /// A transaction waited for a processor.
-    pub fn waited_for_processor(&mut self, wait: Nanos) {
+    /// Notes that a transaction waited for a processor.
+    pub fn note_processor_wait(&mut self, wait: Nanos) {
         self.row.cpu_wait += wait.0;
     }
 
-    /// A transaction waited for others in the serial resource.
-    pub fn waited_for_others(&mut self, wait: Nanos) {
+    /// Notes that a transaction waited for others in the serial resource, or for a row.
+    pub fn note_serial_wait(&mut self, wait: Nanos) {
         self.row.serial_wait += wait.0;
     }
 
-    /// A transaction waited for the cleaner or the log buffer.
-    pub fn stalled(&mut self, wait: Nanos) {
+    /// Notes that a transaction waited for the cleaner or the log buffer.
+    pub fn note_stall(&mut self, wait: Nanos) {
         self.row.io_wait += wait.0;
         self.summary.stalled_s += wait.as_secs_f64();
     }
 
-    /// A transaction was answered.
-    pub fn answered(&mut self, arrived: Nanos, begun: Nanos, now: Nanos, reads: u32) {
+    /// Notes that a transaction was answered.
+    pub fn note_answer(&mut self, arrived: Nanos, begun: Nanos, now: Nanos, reads: u32) {
         let response = now.since(arrived).0;
         self.row.answered += 1;
         self.row.reads += u64::from(reads);
@@ -179,8 +181,8 @@ impl ClientsRecorder {
         self.summary.transactions += 1;
     }
 
-    /// The last whole row; none in the first.
-    pub fn row_before(&self) -> Option<&Second> {
+    /// Returns the last row that was closed; None in the first.
+    pub fn last_row(&self) -> Option<&Second> {
         self.rows.last()
     }
 
@@ -220,6 +222,8 @@ impl ClientsRecorder {
         }
     }
 
+    /// Returns the bottleneck of a row: the longest of its waits, if it is long next to the
+    /// transactions' own time.
     fn binding(&self, row: &Counts, open: bool) -> Binding {
         let own = row.spent.saturating_sub(row.io_wait + row.cpu_wait + row.serial_wait) as f64;
         let on_server = row.cpu_wait.max(row.serial_wait);
@@ -232,6 +236,7 @@ impl ClientsRecorder {
         cap.filter(|_| row.io_wait >= on_server).unwrap_or(of_server)
     }
 
+    /// Returns the rows with the response times and waits of the whole run.
     pub fn finish(mut self) -> ClientsRun {
         let ms = |ns: u64| ns as f64 / 1e6;
         let summary = &mut self.summary;
@@ -245,10 +250,10 @@ impl ClientsRecorder {
     }
 }
 
-/// Waits by cap, s, longest first.
+/// Returns the waits by cap, s, longest first.
 fn by_cap(waits: &Waits) -> Vec<(Binding, f64)> {
-    let of = |device: usize, cap: Cap| if device == 0 { Binding::Data(cap) } else { Binding::Log(cap) };
-    let all = (0..2).flat_map(|device| Cap::ALL.into_iter().map(move |cap| (of(device, cap), waits[device][cap as usize] as f64 / 1e9)));
+    let binding = |device: usize, cap: Cap| if device == 0 { Binding::Data(cap) } else { Binding::Log(cap) };
+    let all = (0..2).flat_map(|device| Cap::ALL.into_iter().map(move |cap| (binding(device, cap), waits[device][cap as usize] as f64 / 1e9)));
     let mut all: Vec<(Binding, f64)> = all.filter(|(_, seconds)| *seconds > 0.0).collect();
     all.sort_by(|a, b| b.1.total_cmp(&a.1));
     all

@@ -35,7 +35,8 @@ impl RowLocks {
         RowLocks { kinds, queues: BTreeMap::new(), clients: vec![Locking::default(); clients as usize], chance }
     }
 
-    /// A client begins a transaction: draws its rows, and returns whether it has them all.
+    /// Draws the rows of a client's new transaction and asks for them; returns whether it has them
+    /// all.
     pub fn begin(&mut self, id: u32) -> bool {
         let mut rows = Vec::new();
         for (kind, &(locks, count)) in self.kinds.iter().enumerate() {
@@ -47,7 +48,8 @@ impl RowLocks {
         self.lock(id)
     }
 
-    /// Asks for the rest of a client's rows, up to the first that another one has.
+    /// Asks for the rest of a client's rows, up to the first that another one has; returns whether
+    /// it has them all.
     fn lock(&mut self, id: u32) -> bool {
         let client = &mut self.clients[id as usize];
         while let Some(row) = client.rows.get(client.requested) {
@@ -61,7 +63,8 @@ impl RowLocks {
         true
     }
 
-    /// A client's transaction is over: returns who has all rows now and may run.
+    /// Releases the rows of a client whose transaction is over; returns the clients that have all
+    /// their rows now and may run.
     pub fn release(&mut self, id: u32) -> Vec<u32> {
         let mut ready = Vec::new();
         for row in std::mem::take(&mut self.clients[id as usize]).rows {

@@ -31,6 +31,7 @@ const MOSTLY_RAN: f64 = 0.5;
 /// innodb_log_buffer_size (16 MiB by default).
 const LOG_BUFFER: f64 = 16.0 * 1_048_576.0;
 
+/// Stage of a client's transaction.
 #[derive(Clone, Copy, PartialEq)]
 enum Phase {
     Idle,
@@ -94,6 +95,8 @@ const UNSYNCED: usize = 2;
 const OTHER_SLOTS: u32 = LOGS as u32 + 2 + ROUND_DEPTH + COMPACTION_DEPTH;
 
 impl EventSlot {
+    /// Returns the number under which the queue of events knows this slot, in a run of `clients`
+    /// clients.
     fn number(self, clients: u32) -> u32 {
         match self {
             EventSlot::Client(id) => id,
@@ -105,7 +108,8 @@ impl EventSlot {
         }
     }
 
-    fn of(number: u32, clients: u32) -> EventSlot {
+    /// Returns the slot of a number, as [`EventSlot::number`] gave it.
+    fn from_number(number: u32, clients: u32) -> EventSlot {
         if number < clients {
             return EventSlot::Client(number);
         }
@@ -130,12 +134,13 @@ struct Servers {
 }
 
 impl Servers {
+    /// Makes `count` idle servers.
     fn new(count: u32, processors: Option<Processors>) -> Servers {
         Servers { free_at: (0..count).map(|_| Reverse(Nanos::ZERO)).collect(), processors, spinning: 0 }
     }
 
-    /// When a job is done that is handed over at `now`, and how long it waited to be begun. It is
-    /// as much slower as its core is likely to be shared when it begins.
+    /// Takes a job that is handed over at `now`; returns when it is done, and how long it waited to
+    /// be begun. It is as much slower as its core is likely to be shared when it begins.
     fn take(&mut self, now: Nanos, work: Nanos) -> (Nanos, Nanos) {
         let Some(Reverse(first)) = self.free_at.pop() else { return (now + work, Nanos::ZERO) };
         let begun = now.max(first);
@@ -144,7 +149,8 @@ impl Servers {
         (begun + work, begun - now)
     }
 
-    /// Speed of one more job from `begun` on: any of the others may share its core.
+    /// Returns the speed of one more job from `begun` on, 1 alone: any of the others may share its
+    /// core.
     fn speed(&self, begun: Nanos) -> f64 {
         let Some(processors) = &self.processors else { return 1.0 };
         let others = self.free_at.iter().filter(|free| free.0 > begun).count() as f64;
@@ -170,10 +176,13 @@ struct SynchronousFlush {
 }
 
 impl SynchronousFlush {
+    /// Returns whether clients wait for its pages.
     fn is_waited_for(&self) -> bool {
         self.waiting_since.is_some()
     }
 
+    /// Begins a flush, or extends the one under way: it is over once `until_written` pages are
+    /// written in the run, of which `written` are. Clients may do `room_tx` transactions meanwhile.
     fn begin(&mut self, (written, until_written): (u64, u64), room_tx: f64) {
         if !self.under_way {
             (self.begun_tx, self.room_tx) = (0.0, room_tx);
@@ -182,7 +191,7 @@ impl SynchronousFlush {
         (self.under_way, self.until_written) = (true, until_written);
     }
 
-    /// A transaction has begun. Returns whether clients wait from now on.
+    /// Counts a transaction that has begun. Returns whether clients wait from now on.
     fn use_room(&mut self, now: Nanos) -> bool {
         if !self.under_way || self.is_waited_for() {
             return false;
@@ -206,14 +215,15 @@ impl SynchronousFlush {
         })
     }
 
-    fn wrote(&mut self, written: u64, now: Nanos) {
+    /// Ends the flush once its pages are written, and counts how long clients waited for it.
+    fn end_if_written(&mut self, written: u64, now: Nanos) {
         if self.under_way && written >= self.until_written {
             self.under_way = false;
             self.waited += self.waiting_since.take().map_or(0, |since| now.since(since).0);
         }
     }
 
-    /// The share of the row that ends at `end`.
+    /// Returns the share of the row that ends at `end` in which clients waited, and forgets it.
     fn take_share(&mut self, end: Nanos, length: Nanos) -> f64 {
         if let Some(since) = &mut self.waiting_since {
             self.waited += end.since(*since).0;
@@ -237,13 +247,15 @@ struct BackgroundWork {
 }
 
 impl BackgroundWork {
+    /// Makes the background of clients that behave so; `of_core_ms` gives processor time on a core
+    /// by itself, ms.
     fn new(behaviour: &Clients, of_core_ms: impl Fn(f64) -> f64) -> BackgroundWork {
         let (transaction_ms, io_ms) = (of_core_ms(behaviour.cpu_ms * behaviour.background_share), of_core_ms(behaviour.io_ms));
         let io_device_ms = of_core_ms(behaviour.io_device_ms).min(io_ms);
         BackgroundWork { transaction_ms, io_ms, job_ms: (of_core_ms(behaviour.cpu_ms) - transaction_ms).max(io_ms), io_device_ms, owed_ms: 0.0 }
     }
 
-    /// Whole jobs of what is owed with this much more.
+    /// Adds `more_ms` to what is owed and takes the whole jobs of it.
     fn take_jobs(&mut self, more_ms: f64) -> u32 {
         self.owed_ms += more_ms;
         let jobs = if self.job_ms > 0.0 { (self.owed_ms / self.job_ms).floor() } else { 0.0 };
@@ -307,6 +319,7 @@ pub struct ClientsSim<'a> {
 }
 
 impl<'a> ClientsSim<'a> {
+    /// Makes a run at 0 s, in which no client has begun.
     pub fn new(scenario: &'a Scenario<'a>) -> ClientsSim<'a> {
         let database = scenario.database;
         let (host, log_device) = host_of(scenario);
@@ -375,6 +388,8 @@ impl<'a> ClientsSim<'a> {
         }
     }
 
+    /// Puts the first events into the queue: those of all clients or the first arrival, and the
+    /// first tick.
     pub fn start_clients(&mut self) {
         self.update_rates();
         self.push(TICK, EventSlot::Tick);
@@ -384,6 +399,7 @@ impl<'a> ClientsSim<'a> {
         }
     }
 
+    /// Adds an event of a slot to the queue.
     #[inline]
     fn push(&mut self, at: Nanos, slot: EventSlot) {
         self.queue.push(Reverse((at, slot.number(self.count))));
@@ -394,7 +410,7 @@ impl<'a> ClientsSim<'a> {
     fn submit(&mut self, slot: EventSlot, device: usize, now: Nanos, io: Io, waiting: u64) {
         let decision: Decision = self.host.submit(device, now, io);
         self.lost |= decision.verdict == Verdict::Failed;
-        self.recorder.decided(device, now, &decision, waiting);
+        self.recorder.note_decision(device, now, &decision, waiting);
         if !matches!(slot, EventSlot::Client(_)) {
             self.work_in_background(now, self.background.io_ms);
         }
@@ -411,51 +427,56 @@ impl<'a> ClientsSim<'a> {
         }
     }
 
+    /// Counts the request that a slot has waited for as answered.
     #[inline]
-    fn answered(&mut self, number: u32) {
+    fn count_answer(&mut self, number: u32) {
         let (device, bytes) = self.requests[number as usize];
-        self.recorder.answered_io(device, bytes);
+        self.recorder.note_io_answer(device, bytes);
     }
 
+    /// Handles the event of slot `number`: counts a request that was answered, and begins what
+    /// waited for it.
     pub fn handle(&mut self, number: u32, now: Nanos) {
-        match EventSlot::of(number, self.count) {
+        match EventSlot::from_number(number, self.count) {
             EventSlot::Client(id) => {
                 let client = self.clients[id as usize];
                 if client.phase == Phase::Reading {
-                    self.answered(number);
+                    self.count_answer(number);
                     *(if client.in_run { &mut self.recorder.summary.read_ahead_runs } else { &mut self.recorder.summary.page_reads }) += 1;
                 }
                 self.resume_transaction(id, now);
             }
             EventSlot::Log(log) => {
-                self.answered(number);
+                self.count_answer(number);
                 self.log_written(log, now);
             }
             EventSlot::Tick => self.tick(now),
             EventSlot::Arrival => {
                 self.backlog += 1;
-                self.begin_waiting(now);
+                self.begin_arrivals(now);
                 self.expect_arrival();
             }
             EventSlot::Cleaner(slot) => {
-                self.answered(number);
+                self.count_answer(number);
                 self.cleaner_wrote(slot, now);
             }
             EventSlot::Compaction(slot) => {
-                self.answered(number);
+                self.count_answer(number);
                 self.recorder.summary.compaction_ios += 1;
                 self.compaction.free.push(slot);
-                self.compact(now);
+                self.submit_compaction(now);
             }
         }
     }
 
-    /// The cache at the transactions done so far.
+    /// Sets the state of the cache and the factor of compaction to the transactions done so far.
     fn update_rates(&mut self) {
         self.cache = self.scenario.warm_up.at_pace(self.tx, &mut self.hint, CleanerPace { tps: self.pace, taken_up: self.taken_up });
         self.factor = self.compaction.factor(self.tx);
     }
 
+    /// Begins a transaction: draws its length, reads and syncs, locks its hot rows, and hands the
+    /// page cleaner the pages that it makes due.
     fn begin(&mut self, id: u32, arrived: Nanos, now: Nanos) {
         let database = self.scenario.database;
         let length = self.draws.length();
@@ -505,7 +526,7 @@ impl<'a> ClientsSim<'a> {
         if self.stop.use_room(now) && self.stop.asks_again_at.take().is_some() {
             self.flush_more(None);
         }
-        self.clean(now);
+        self.submit_cleaner_writes(now);
     }
 
     /// Begins what a transaction does next, now that what it waited for is done.
@@ -519,7 +540,7 @@ impl<'a> ClientsSim<'a> {
             let work = client.work;
             if let Some(processors) = &mut self.processors {
                 let (done, waited) = processors.take(now, work);
-                self.recorder.waited_for_processor(waited);
+                self.recorder.note_processor_wait(waited);
                 return self.push(done, EventSlot::Client(id));
             }
         }
@@ -528,7 +549,7 @@ impl<'a> ClientsSim<'a> {
             client.phase = Phase::Serial;
             let speed = self.processors.as_ref().map_or(1.0, |processors| processors.speed(now));
             let (done, waited) = self.serial.take(now, Nanos::from_secs_f64(client.serial.as_secs_f64() / speed));
-            self.recorder.waited_for_others(waited);
+            self.recorder.note_serial_wait(waited);
             self.count_in_serial(self.in_serial + 1);
             return self.push(done, EventSlot::Client(id));
         }
@@ -540,7 +561,8 @@ impl<'a> ClientsSim<'a> {
         self.read_or_commit(id, now);
     }
 
-    /// All but one of those in the serial resource wait, and spin where the server's threads do.
+    /// Sets the number of clients in the serial resource. All but one of them wait, and spin where
+    /// the server's threads do.
     fn count_in_serial(&mut self, count: u32) {
         self.in_serial = count;
         if let Some(processors) = self.processors.as_mut().filter(|_| self.waiters_spin) {
@@ -548,6 +570,7 @@ impl<'a> ClientsSim<'a> {
         }
     }
 
+    /// Submits the next read of a transaction, runs first; after the last one begins its commit.
     fn read_or_commit(&mut self, id: u32, now: Nanos) {
         let client = &mut self.clients[id as usize];
         (client.phase, client.in_run) = (Phase::Reading, client.runs_left > 0);
@@ -574,17 +597,17 @@ impl<'a> ClientsSim<'a> {
         self.sync_or_finish(id, now);
     }
 
-    /// The next sync of a commit: redo log and binary log in turn, each with its share of the
-    /// bytes.
+    /// Queues a transaction for the next sync of its commit: redo log and binary log in turn, each
+    /// with its share of the bytes. Finishes it after the last one.
     fn sync_or_finish(&mut self, id: u32, now: Nanos) {
         let client = &mut self.clients[id as usize];
         if client.synced == client.syncs {
             return self.finish(id, now);
         }
-        let of = &self.scenario.database.log;
+        let sizes = &self.scenario.database.log;
         let (log, bytes) = match client.synced {
-            0 => (0, of.redo_bytes_per_tx),
-            1 if of.binlog_bytes_per_tx > 0.0 => (1, of.binlog_bytes_per_tx),
+            0 => (0, sizes.redo_bytes_per_tx),
+            1 if sizes.binlog_bytes_per_tx > 0.0 => (1, sizes.binlog_bytes_per_tx),
             _ => (0, 0.0),
         };
         client.synced += 1;
@@ -595,6 +618,7 @@ impl<'a> ClientsSim<'a> {
         }
     }
 
+    /// Writes a log for all transactions that wait for it, as many bytes as there are.
     fn sync(&mut self, log: usize, now: Nanos) {
         let writer = &mut self.logs[log];
         writer.busy = true;
@@ -604,12 +628,13 @@ impl<'a> ClientsSim<'a> {
         self.submit(EventSlot::Log(log), self.log_device, now, io, group);
     }
 
+    /// Lets the transactions of a log write go on, and begins the next write if others wait for it.
     fn log_written(&mut self, log: usize, now: Nanos) {
         if log == UNSYNCED {
             self.recorder.summary.log_runs += 1;
             self.logs[UNSYNCED].busy = false;
             self.write_unsynced(now, RUN_BYTES);
-            return self.release(now);
+            return self.resume_stalled(now);
         }
         self.recorder.summary.log_syncs += 1;
         let mut group = std::mem::take(&mut self.logs[log].group);
@@ -634,15 +659,17 @@ impl<'a> ClientsSim<'a> {
         }
     }
 
+    /// Counts a transaction as answered, releases its rows, and begins the client's next one or an
+    /// arrival that waits.
     fn finish(&mut self, id: u32, now: Nanos) {
         let client = self.clients[id as usize];
         self.tx += 1.0;
         self.work_in_background(now, self.background.transaction_ms);
         self.update_rates();
-        self.recorder.answered(client.arrived, client.begun, now, client.reads);
+        self.recorder.note_answer(client.arrived, client.begun, now, client.reads);
         for next in self.row_locks.release(id) {
             let waiting = self.clients[next as usize];
-            self.recorder.waited_for_others(now.since(waiting.begun));
+            self.recorder.note_serial_wait(now.since(waiting.begun));
             self.push(now + waiting.own, EventSlot::Client(next));
         }
         if self.arrivals.is_none() {
@@ -650,16 +677,18 @@ impl<'a> ClientsSim<'a> {
         }
         self.clients[id as usize].phase = Phase::Idle;
         self.idle.push(id);
-        self.begin_waiting(now);
+        self.begin_arrivals(now);
     }
 
+    /// Adds the next arrival to the queue; nothing without an open load.
     fn expect_arrival(&mut self) {
         if let Some(at) = self.arrivals.as_mut().and_then(|(coming, _)| coming.next()) {
             self.push(at, EventSlot::Arrival);
         }
     }
 
-    fn begin_waiting(&mut self, now: Nanos) {
+    /// Begins arrivals that wait, oldest first, while threads are idle.
+    fn begin_arrivals(&mut self, now: Nanos) {
         while self.backlog > 0 {
             let Some((_, begun)) = &mut self.arrivals else { return };
             let Some(id) = self.idle.pop() else { return };
@@ -677,15 +706,17 @@ impl<'a> ClientsSim<'a> {
         self.stop.is_waited_for() || behind || self.logs[UNSYNCED].bytes > LOG_BUFFER
     }
 
-    fn release(&mut self, now: Nanos) {
+    /// Lets stalled transactions go on, oldest first, while there is room for them.
+    fn resume_stalled(&mut self, now: Nanos) {
         while !self.stalled.is_empty() && !self.is_out_of_room() {
             let Some(id) = self.stalled.pop_front() else { return };
-            self.recorder.stalled(now - self.clients[id as usize].stalled);
+            self.recorder.note_stall(now - self.clients[id as usize].stalled);
             self.read_or_commit(id, now);
         }
     }
 
-    fn clean(&mut self, now: Nanos) {
+    /// Submits the writes that the page cleaner may have outstanding.
+    fn submit_cleaner_writes(&mut self, now: Nanos) {
         self.recorder.summary.most_pages_behind = self.recorder.summary.most_pages_behind.max(self.cleaner.behind());
         while let Some((slot, carries)) = self.cleaner.next() {
             let io = if carries > 0 {
@@ -712,30 +743,34 @@ impl<'a> ClientsSim<'a> {
             if let Some(begun_tx) = self.stop.asks_again(self.cleaner.written) {
                 self.flush_more(Some(begun_tx));
             }
-            self.stop.wrote(self.cleaner.written, now);
+            self.stop.end_if_written(self.cleaner.written, now);
         }
-        self.clean(now);
-        self.release(now);
+        self.submit_cleaner_writes(now);
+        self.resume_stalled(now);
     }
 
-    /// The checkpointer asks again in a synchronous flush: see [`CheckpointAge::ask_again`].
+    /// Extends a synchronous flush when the checkpointer asks again: see
+    /// [`CheckpointAge::ask_again`].
     fn flush_more(&mut self, done_tx: Option<f64>) {
         self.cleaner.owe(self.checkpoint.ask_again(self.cache.flushed, done_tx) * self.cache.shape);
         self.cleaner.hurry();
         self.stop.until_written = self.cleaner.sure_of_all();
     }
 
-    fn compact(&mut self, now: Nanos) {
+    /// Submits the reads and writes that compaction may have outstanding.
+    fn submit_compaction(&mut self, now: Nanos) {
         while let Some((slot, io)) = self.compaction.next(&self.draws) {
             self.compacted = true;
             self.submit(EventSlot::Compaction(slot), 0, now, io, 0);
         }
     }
 
+    /// Does what is due every ten milliseconds: a round of the page cleaner, pages in the
+    /// background, compaction, and once a second log bytes that no sync has written.
     fn tick(&mut self, now: Nanos) {
         self.push(now + TICK, EventSlot::Tick);
         if self.cleaner.begin_round(now) {
-            self.clean(now);
+            self.submit_cleaner_writes(now);
         }
         // Background pages are left for later while the cleaner is behind.
         if self.cleaner.behind() <= PAGES_BEHIND / 2 {
@@ -745,10 +780,10 @@ impl<'a> ClientsSim<'a> {
             let early = background * self.cache.full * TICK.as_secs_f64();
             self.cleaner.owe(early);
             self.checkpoint.wrote_early(early);
-            self.clean(now);
+            self.submit_cleaner_writes(now);
         }
         self.compaction.earn();
-        self.compact(now);
+        self.submit_compaction(now);
         if now.0 % headrace_model::io::NANOS_PER_SECOND == 0 {
             self.write_unsynced(now, 1.0);
         }
@@ -762,6 +797,8 @@ impl<'a> ClientsSim<'a> {
         }
     }
 
+    /// Ends the row at hand and takes its rate for the cleaner's pace, unless clients mostly waited
+    /// for a synchronous flush.
     fn close_row(&mut self) {
         let waiting = self.arrivals.as_ref().filter(|_| self.backlog > 0).and_then(|(_, begun)| begun.clone().next());
         let under_way = self.clients.iter().filter(|client| client.phase != Phase::Idle).map(|client| client.arrived);
@@ -778,13 +815,14 @@ impl<'a> ClientsSim<'a> {
             oldest: under_way.chain(waiting).min(),
         };
         self.recorder.close_row(self.row_end, &self.host, &state);
-        if let Some(row) = self.recorder.row_before().filter(|row| row.stopped_share < MOSTLY_RAN) {
+        if let Some(row) = self.recorder.last_row().filter(|row| row.stopped_share < MOSTLY_RAN) {
             self.pace = row.tps / (1.0 - row.stopped_share);
         }
         self.taken_up = if self.scenario.start == Start::Cold { taken_up(self.row_end.as_secs_f64()) } else { 1.0 };
         self.row_end += self.step;
     }
 
+    /// Returns the rows and the summary, with the pages of the cleaner.
     pub fn finish_run(mut self) -> ClientsRun {
         let summary = &mut self.recorder.summary;
         (summary.pages_owed, summary.pages_written) = (self.cleaner.owed, self.cleaner.written);
@@ -792,8 +830,8 @@ impl<'a> ClientsSim<'a> {
     }
 }
 
-/// Devices for data and log, with the instance they share; and where the log goes. Seeds keep data,
-/// log and runs apart.
+/// Makes the devices for data and log, with the instance they share; returns them with the index of
+/// the log's device. Seeds keep data, log and runs apart.
 fn host_of(scenario: &Scenario<'_>) -> (Host, usize) {
     let alone = |setup: &Setup, salt: u64| {
         let seed = setup.seed.wrapping_add(scenario.seed.unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(salt);

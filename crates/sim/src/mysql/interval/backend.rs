@@ -29,7 +29,7 @@ pub enum Binding {
 }
 
 impl Binding {
-    /// The name used in tables, CSV and JSON.
+    /// Returns the name used in tables, CSV and JSON.
     pub fn name(self) -> String {
         match self {
             Binding::Demand => "none".into(),
@@ -47,9 +47,9 @@ impl Binding {
 /// Storage that serves a database's I/O: volumes (`interval`'s devices), or the storage of a
 /// service (`services`).
 pub(crate) trait Backend {
-    /// Mean latency of a page read with nothing to wait for, ms.
+    /// Returns the mean latency of a page read with nothing to wait for, ms.
     fn read_ms(&self) -> f64;
-    /// Mean latency of a synchronous log write with nothing to wait for, ms.
+    /// Returns the mean latency of a synchronous log write with nothing to wait for, ms.
     fn log_write_ms(&self) -> f64;
     /// Returns whether I/Os queue for each other before a cap is reached: flash does its reads and
     /// writes by the same dies, while a volume's buckets let all pass until they are empty.
@@ -65,23 +65,25 @@ pub(crate) trait Backend {
     fn keeps_logs_apart(&self) -> bool {
         false
     }
-    /// Wait of a commit beyond its log writes, ms: a standby.
+    /// Returns the wait of a commit beyond its log writes, ms: a standby.
     fn commit_ms(&self) -> f64 {
         0.0
     }
-    /// I/O of one transaction, on data and log (`demand::Places::of_transaction`).
+    /// Returns the I/O of one transaction, on data and log (`demand::Places::of_transaction`).
     fn of_transaction(&self, database: &Database, at: &At, reads_by: f64, syncs: f64) -> (Flow, Flow);
-    /// I/O of one second that does not depend on transactions (`demand::Places::of_second`).
+    /// Returns the I/O of one second that does not depend on transactions
+    /// (`demand::Places::of_second`).
     fn of_second(&self, database: &Database, background_pages: f64, compacted: (f64, f64)) -> Flow;
-    /// Most transactions a second on top of `always`, and what binds.
+    /// Returns the most transactions a second on top of `always`, and what binds.
     fn max_rate(&self, each: (&Flow, &Flow), always: &Flow, seconds: f64) -> (f64, Binding);
     /// Returns the rate at which compaction could move these bytes, over the rate given.
     fn spare(&self, database: &Database, compacted: (f64, f64), seconds: f64) -> f64;
-    /// Takes what a step used from the buckets.
+    /// Takes what a step of `seconds` that ends at `t_s` used from the buckets; flows are of a
+    /// second.
     fn charge(&mut self, data: &Flow, log: &Flow, t_s: f64, seconds: f64);
-    /// Lowest credit balance of a volume, percent.
+    /// Returns the lowest credit balance of a volume, percent.
     fn balance_percent(&self) -> Option<f64>;
-    /// Lowest burst bucket of the instance, percent.
+    /// Returns the lowest burst bucket of the instance, percent.
     fn instance_percent(&self) -> Option<f64>;
 }
 

@@ -94,7 +94,7 @@ pub struct Processors {
 impl Processors {
     /// Makes the processors of an instance, or `vcpus` of its kind. None where their number is not
     /// known.
-    pub fn of(instance: Option<&InstanceLimits>, vcpus: Option<u32>, machine: &Machine) -> Option<Processors> {
+    pub fn resolve(instance: Option<&InstanceLimits>, vcpus: Option<u32>, machine: &Machine) -> Option<Processors> {
         let threads = vcpus.or(instance.map(|limits| limits.vcpus)).filter(|threads| *threads > 0)?;
         let shared = instance.map_or(machine.threads_per_core, |limits| Some(limits.threads_per_core)) != Some(1);
         let gain = if instance.is_some() || threads == 1 { 0.0 } else { machine.alone_faster.map_or(ALONE_FASTER, |times| times - 1.0) };
@@ -102,36 +102,38 @@ impl Processors {
         Some(Processors { threads, shared, core_speed: instance.and_then(|limits| limits.core_speed), alone_faster })
     }
 
-    /// Share of its speed alone that a thread loses while all others are at work: it shares its
-    /// core, and its chip has the clock of all cores. One virtual CPU alone shares its core with
-    /// somebody else's, always.
+    /// Returns the share of its speed alone that a thread loses while all others are at work: it
+    /// shares its core, and its chip has the clock of all cores. One virtual CPU alone shares its
+    /// core with somebody else's, always.
     pub fn lost_by_others(&self) -> f64 {
         1.0 - self.speed_among(1.0)
     }
 
-    /// Speed of a thread over that alone while this share of the others is at work.
+    /// Returns the speed of a thread over that alone while this share of the others is at work.
     pub fn speed_among(&self, others: f64) -> f64 {
         Slowing::new(self, others).speed(1.0)
     }
 
-    /// Work among this number of clients, over that of one with a processor to itself.
+    /// Returns the work of a transaction among this number of clients, over that of one with a
+    /// processor to itself.
     pub fn crowding(&self, clients: f64) -> f64 {
         1.0 + CROWDED * libm::log2((clients / f64::from(self.threads)).max(1.0))
     }
 
-    /// Time in which a transaction among this number of clients fills first caches again, over its
-    /// processor time without I/Os; `handover_share` as in [`Clients`].
+    /// Returns the time in which a transaction among this number of clients fills first caches
+    /// again, over its processor time without I/Os; `handover_share` as in [`Clients`].
     ///
     /// Clients on the server's host are two threads each. If these are more than the processors,
-    /// turns begin where another thread has filled the first cache, and wait for the second one.
-    /// On a core of two threads the other one has the core meanwhile, so that no more is lost of
-    /// it than the gain of a second thread.
+    /// turns begin where another thread has filled the first cache, and wait for the second one. On
+    /// a core of two threads the other one has the core meanwhile, so that no more is lost of it
+    /// than the gain of a second thread.
     pub fn refilling(&self, clients: f64, handover_share: f64) -> f64 {
         let lost = if self.shared { SECOND_THREAD } else { 1.0 };
         lost * REFILL * handover_share * (1.0 - 0.5 * f64::from(self.threads) / clients).max(0.0)
     }
 
-    /// On a core by itself, processor time that is told of one virtual CPU of a shared core, ms.
+    /// Converts processor time of one virtual CPU of a shared core to that on a core by itself, ms;
+    /// on a machine of one virtual CPU they are the same.
     pub fn of_core_ms(&self, cpu_ms: f64) -> f64 {
         if self.shared && self.threads == 1 {
             cpu_ms
@@ -169,17 +171,18 @@ struct Slowing {
 impl Slowing {
     const NONE: Slowing = Slowing { others: 0.0, by_sharing: 0.0, by_clock: 0.0, shared: false };
 
+    /// Makes the slowing of threads each of which finds this share of the others at work.
     fn new(processors: &Processors, others: f64) -> Slowing {
         let by_sharing = if processors.shared && processors.threads > 1 { LOST_BY_SHARING } else { 0.0 };
         Slowing { others, by_sharing, by_clock: 1.0 - 1.0 / processors.alone_faster, shared: processors.shared }
     }
 
-    /// Speed of each of `busy` threads over that of one alone.
+    /// Returns the speed of each of `busy` threads over that of one alone.
     fn speed(&self, busy: f64) -> f64 {
         self.speed_and_slope(busy).0
     }
 
-    /// The speed of each of `busy` threads, and its derivative.
+    /// Returns the speed of each of `busy` threads, and its derivative.
     #[inline]
     fn speed_and_slope(&self, busy: f64) -> (f64, f64) {
         let others = self.others * busy;
@@ -194,20 +197,21 @@ impl Slowing {
         (sharing * clock, -self.others * (self.by_sharing * clock + self.by_clock * rise * sharing))
     }
 
-    /// Work that `busy` threads do, in threads that work alone, and its derivative.
+    /// Returns the work that `busy` threads do, in threads that work alone, and its derivative.
     #[inline]
     fn work(&self, busy: f64) -> (f64, f64) {
         let (speed, slope) = self.speed_and_slope(busy);
         (busy * speed, speed + busy * slope)
     }
 
-    /// Speed lost for each thread at work, if all of them together lose as much in a line.
+    /// Returns the speed lost for each thread at work, if all of them together lose as much in a
+    /// line.
     fn in_a_line(&self) -> f64 {
         self.others * (1.0 - (1.0 - self.by_sharing) * (1.0 - self.by_clock))
     }
 
-    /// Threads at work that do the work of `cores` alone and of `think` times as much as theirs
-    /// besides; of `most` at the most.
+    /// Returns the `busy` threads, `most` at the most, at which `think` times their work and `own`
+    /// times their number make `cores` together.
     fn busy_of(&self, cores: f64, most: f64, (think, own): (f64, f64)) -> f64 {
         // Losses in a line from the first thread to the last would be too few: half of the threads
         // lose more than half.
@@ -252,7 +256,8 @@ impl Clients {
         Machine { threads_per_core: self.threads_per_core, alone_faster: self.alone_faster }
     }
 
-    /// Processor time of a transaction that its client waits for, on a core by itself, ms.
+    /// Returns the processor time of a transaction that its client waits for, on a core by itself,
+    /// ms.
     pub fn core_ms(&self) -> f64 {
         core_ms(self.cpu_ms * (1.0 - self.background_share))
     }
@@ -270,15 +275,16 @@ impl Clients {
         self.at_speed(processors.core_speed).slower(1.0 / processors.alone_faster)
     }
 
-    /// Processor time of a transaction with `ios` of its I/Os among this number of clients, ms as
-    /// `cpu_ms`: what a run's processors show.
+    /// Returns the processor time of a transaction with `ios` of its I/Os among this number of
+    /// clients, ms as `cpu_ms`: what a run's processors show.
     pub fn cpu_ms_among(&self, clients: f64, ios: f64, processors: &Processors) -> f64 {
         let refilling = processors.refilling(clients, self.handover_share);
         processors.crowding(clients) * (self.cpu_ms + ios * self.io_ms) + refilling * self.cpu_ms
     }
 
-    /// Response time without I/O while `tps` are done on that number of processors (infinite where
-    /// they never bind), ms: the more statements come to a processor, the fewer find it asleep.
+    /// Returns the response time without I/O while `tps` are done on that number of processors
+    /// (infinite where they never bind), ms: the more statements come to a processor, the fewer
+    /// find it asleep.
     pub(crate) fn base_at(&self, tps: f64, processors: f64) -> f64 {
         if self.wake_ms <= 0.0 {
             return self.base_ms;
@@ -295,23 +301,23 @@ impl Clients {
     }
 }
 
-/// On a core by itself, processor time that is told of one virtual CPU of a shared core, ms.
+/// Converts processor time of one virtual CPU of a shared core to that on a core by itself, ms.
 pub(crate) fn core_ms(cpu_ms: f64) -> f64 {
     cpu_ms * (1.0 - LOST_BY_SHARING)
 }
 
-/// [`Clients::cpu_ms`] of what takes this long on a core by itself, ms.
+/// Converts processor time on a core by itself to that of [`Clients::cpu_ms`], ms.
 pub(crate) fn shared_ms(core_ms: f64) -> f64 {
     core_ms / (1.0 - LOST_BY_SHARING)
 }
 
-/// [`Clients::cpu_ms`] by the time that virtual CPUs were busy with a transaction, ms, while
-/// `busy_share` of them were at work: the more, the slower each of them.
+/// Returns [`Clients::cpu_ms`] by the time that virtual CPUs were busy with a transaction, ms,
+/// while `busy_share` of them were at work: the more, the slower each of them.
 pub fn processor_ms(busy_ms: f64, busy_share: f64, processors: &Processors) -> f64 {
     shared_ms(busy_ms * processors.alone_faster * processors.speed_among(busy_share.clamp(0.0, 1.0)))
 }
 
-/// Transactions a second that processors allow, at their speed.
+/// Returns the transactions a second that processors allow, at their speed.
 pub fn processors_rate(clients: &Clients, processors: &Processors) -> f64 {
     Contention::new(&clients.alone_on(Some(processors)), Some(processors)).processors_rate()
 }
@@ -329,15 +335,15 @@ pub(crate) struct DiskQueue {
 }
 
 impl DiskQueue {
-    /// Transactions a second of `clients` that wait for the disk alone: the lower root x of
-    /// (clients - alone_s x) (most_tps - x) = io_s x^2.
+    /// Returns the transactions a second of `clients` that wait for the disk alone: the lower root
+    /// x of (clients - alone_s x) (most_tps - x) = io_s x^2.
     fn closed_rate(&self, clients: f64, alone_s: f64) -> f64 {
         let (sum, rest) = (clients + self.most_tps * alone_s, clients * self.most_tps);
         let square = sum * sum - 4.0 * (alone_s - self.io_s) * rest;
         2.0 * rest / (sum + libm::sqrt(square.max(0.0)))
     }
 
-    /// Transactions that wait at `tps`, and the derivative.
+    /// Returns the transactions that wait at `tps`, and the derivative.
     fn waiting(&self, tps: f64) -> (f64, f64) {
         let used = tps / self.most_tps;
         if used >= 1.0 {
@@ -414,8 +420,8 @@ impl Contention {
         Contention { core_s: self.core_s + (waited_for + others) * self.io_s, background_s: self.background_s + beside_s, ..*self }
     }
 
-    /// Share of the processor time for which clients wait: not nothing, even where a transaction is
-    /// taken to have no processor time but that of its writes.
+    /// Returns the share of the processor time for which clients wait: not nothing, even where a
+    /// transaction is taken to have no processor time but that of its writes.
     fn own_share(&self) -> f64 {
         if self.background_s > 0.0 {
             (1.0 - self.background_s / self.core_s).max(LEAST_OWN)
@@ -424,12 +430,12 @@ impl Contention {
         }
     }
 
-    /// Virtual CPUs; infinite where they never bind.
+    /// Returns the virtual CPUs; infinite where they never bind.
     pub fn threads(&self) -> f64 {
         self.threads
     }
 
-    /// Transactions a second that processors allow.
+    /// Returns the transactions a second that processors allow.
     pub fn processors_rate(&self) -> f64 {
         self.threads * self.slowing.speed(1.0) / self.core_s
     }
@@ -445,9 +451,9 @@ impl Contention {
         most * self.slowing(clients).speed(most.min(self.threads)) / self.core_s
     }
 
-    /// Transactions a second of `clients` that each wait for their answer, where one alone takes
-    /// `alone_s`, some of it on a `disk` that queues; `busy`: threads at work where the search
-    /// begins (0: anywhere), and where it ended.
+    /// Returns the transactions a second of `clients` that each wait for their answer, where one
+    /// alone takes `alone_s`, some of it on a `disk` that queues; `busy`: threads at work where the
+    /// search begins (0: anywhere), and where it ended.
     pub fn closed_rate(&self, clients: f64, alone_s: f64, disk: Option<DiskQueue>, busy: &mut f64) -> f64 {
         if self.core_s <= 0.0 || (self.threads.is_infinite() && self.serial_share <= 0.0 && disk.is_none()) {
             return disk.map_or(clients / alone_s, |disk| disk.closed_rate(clients, alone_s));
@@ -466,7 +472,7 @@ impl Contention {
         Contention { core_s: self.core_s * more + self.transaction_s * refilling, background_s: self.background_s * more, ..*self }
     }
 
-    /// Mean wait of a transaction at `tps` of an open load, beyond its time alone, s.
+    /// Returns the mean wait of a transaction at `tps` of an open load, beyond its time alone, s.
     pub fn open_wait_s(&self, tps: f64) -> f64 {
         if tps <= 0.0 || self.core_s <= 0.0 {
             return 0.0;
@@ -480,7 +486,7 @@ impl Contention {
         (own_share * (busy - tps * self.core_s + queued) + serial * serial / (1.0 - serial)) / tps
     }
 
-    /// Slowing of threads at work by each other among a number of clients.
+    /// Returns the slowing of threads at work by each other among a number of clients.
     fn slowing(&self, clients: f64) -> Slowing {
         if self.slowing.in_a_line() <= 0.0 {
             return Slowing::NONE;
@@ -489,7 +495,7 @@ impl Contention {
         Slowing { others: (most - 1.0).max(0.0) / (most * (self.threads - 1.0)), ..self.slowing }
     }
 
-    /// Threads at work that do the work of `cores`; infinite where all of them do not.
+    /// Returns the threads at work that do the work of `cores`; infinite where all of them do not.
     fn busy_at(&self, cores: f64, slowing: &Slowing) -> f64 {
         if slowing.work(self.threads).0 < cores {
             return f64::INFINITY;
@@ -497,9 +503,9 @@ impl Contention {
         slowing.busy_of(cores, self.threads, (1.0, 0.0))
     }
 
-    /// Threads at work with a number of clients, one of whom takes `alone_s`: as many as if all
-    /// processor time were that of clients, of whom there are as many more and each takes as much
-    /// longer.
+    /// Returns the threads at work with a number of clients, one of whom takes `alone_s`: as many
+    /// as if all processor time were that of clients, of whom there are as many more and each takes
+    /// as much longer.
     fn busy_of(&self, clients: f64, alone_s: f64, disk: Option<DiskQueue>, near: f64) -> f64 {
         let slowing = self.slowing(clients);
         let (own_share, sharing) = (self.own_share(), self.sharing(clients, alone_s));
@@ -571,8 +577,8 @@ impl Contention {
         busy
     }
 
-    /// Factor on the waits for the serial resource, which has one server, of clients one of whom
-    /// takes `alone_s`.
+    /// Returns the factor on the waits for the serial resource, which has one server, of clients
+    /// one of whom takes `alone_s`.
     fn sharing(&self, clients: f64, alone_s: f64) -> f64 {
         let own_share = self.own_share();
         (1.0 - self.serial_share * self.core_s / (alone_s / own_share)).max(0.0) * (1.0 - 1.0 / clients) / own_share
@@ -583,9 +589,9 @@ impl Contention {
         self.spinning && self.serial_share > 0.0 && self.threads.is_finite()
     }
 
-    /// Work that `busy` threads do, in threads that work alone, and its derivative. Those that spin
-    /// for the serial resource take the other thread of a core, and its clock, as work does; they
-    /// have no more processors than are idle.
+    /// Returns the work that `busy` threads do, in threads that work alone, and its derivative.
+    /// Those that spin for the serial resource take the other thread of a core, and its clock, as
+    /// work does; they have no more processors than are idle.
     #[inline]
     fn work(&self, busy: f64, slowing: &Slowing, sharing: f64) -> (f64, f64) {
         let own_share = self.own_share();
@@ -601,7 +607,7 @@ impl Contention {
         (busy * speed, speed + busy * slope * (1.0 + rise))
     }
 
-    /// Clients inside a transaction while `busy` threads work, and its derivative.
+    /// Returns the clients inside a transaction while `busy` threads work, and the derivative.
     #[inline]
     fn inside(&self, busy: f64, slowing: &Slowing, think_s: f64, queueing: f64, sharing: f64) -> (f64, f64) {
         let (work, slope) = self.work(busy, slowing, sharing);
@@ -629,14 +635,15 @@ impl Contention {
     }
 }
 
-/// Threads that wait for one server that is at work for this share of the time, and the derivative.
+/// Returns the threads that wait for one server that is at work for this share of the time, and the
+/// derivative.
 #[inline]
 fn waiting_for_one(used: f64) -> (f64, f64) {
     let stretch = 1.0 / (1.0 - used);
     (used * used * stretch, used * stretch * (2.0 + used * stretch))
 }
 
-/// The lower root x of (slots x - clients) (1 - x) + queue = 0.
+/// Returns the lower root x of (slots x - clients) (1 - x) + queue = 0.
 fn first_root(slots: f64, clients: f64, queue: f64) -> f64 {
     let (sum, rest) = (slots + clients, (clients - queue).max(0.0));
     2.0 * rest / (sum + libm::sqrt((sum * sum - 4.0 * slots * rest).max(0.0)))
@@ -939,16 +946,17 @@ mod tests {
 
     #[test]
     fn virtual_cpus_of_a_machine_share_a_core_unless_it_says_otherwise() {
-        let shared = |threads_per_core| Processors::of(None, Some(2), &Machine { threads_per_core, ..Machine::default() }).map(|processors| processors.shared);
+        let shared =
+            |threads_per_core| Processors::resolve(None, Some(2), &Machine { threads_per_core, ..Machine::default() }).map(|processors| processors.shared);
         assert_eq!([shared(None), shared(Some(2)), shared(Some(1))], [Some(true), Some(true), Some(false)]);
-        assert_eq!(Processors::of(None, None, &Machine::default()), None);
+        assert_eq!(Processors::resolve(None, None, &Machine::default()), None);
         // Busy for 5 ms of a core by itself, 2 such processors do 400 transactions a second; two
         // threads of a core do 1.37 times what one does.
         let instance = Processors { threads: 2, shared: false, core_speed: None, alone_faster: 1.0 };
         let load = clients(0.0, processor_ms(5.0, 1.0, &instance), 0.0);
         let rate = |threads_per_core| {
             let machine = Machine { threads_per_core, ..Machine::default() };
-            processors_rate(&load, &Processors::of(None, Some(2), &machine).expect("two"))
+            processors_rate(&load, &Processors::resolve(None, Some(2), &machine).expect("two"))
         };
         assert!((rate(Some(1)) - 400.0).abs() < 1e-9, "{}", rate(Some(1)));
         assert!((rate(Some(2)) - 274.0).abs() < 1e-9, "{}", rate(Some(2)));
@@ -963,7 +971,7 @@ mod tests {
         let instance = headrace_catalog::Catalog::embedded().instance("c5.large", "2026-11-01".parse().expect("a day")).expect("a type");
         let rate = |threads: u32, alone_faster: Option<f64>, own: bool, many: f64| {
             let machine = Machine { threads_per_core: None, alone_faster };
-            let processors = Processors::of((!own).then_some(&instance), Some(threads), &machine).map(|own| Processors { core_speed: None, ..own });
+            let processors = Processors::resolve((!own).then_some(&instance), Some(threads), &machine).map(|own| Processors { core_speed: None, ..own });
             let load = clients(1.0, 1.0 / (1.0 - LOST_BY_SHARING), 0.0).alone_on(processors.as_ref());
             Contention::new(&load, processors.as_ref()).closed_rate(many, load.base_ms / 1e3, None, &mut 0.0)
         };

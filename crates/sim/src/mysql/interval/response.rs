@@ -115,14 +115,15 @@ impl ResponseSpread {
         ResponseSpread::with_p95(clients.p95_over_mean)
     }
 
+    /// Returns the percentiles of a lognormal distribution of mean 1.
     fn of_sigma(sigma: f64) -> ResponseSpread {
         let at = |deviations: f64| libm::exp(sigma * (deviations - 0.5 * sigma));
         ResponseSpread { p50: at(0.0), p95: at(AT_P95), p99: at(AT_P99) }
     }
 }
 
-/// Sigma of the lognormal distribution of mean 1 with this 95th percentile: the lower root of
-/// `ln p95 = 1.645 sigma - sigma^2 / 2`; 1.645 where there is none, above 3.87.
+/// Returns sigma of the lognormal distribution of mean 1 with this 95th percentile: the lower root
+/// of `ln p95 = 1.645 sigma - sigma^2 / 2`; 1.645 where there is none, above 3.87.
 pub(crate) fn sigma_of_p95(p95: f64) -> f64 {
     AT_P95 - libm::sqrt((AT_P95 * AT_P95 - 2.0 * libm::log(p95)).max(0.0))
 }

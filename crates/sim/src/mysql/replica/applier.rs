@@ -114,6 +114,7 @@ pub struct ApplierSpread {
     pub most: f64,
 }
 
+/// Makes a row of the table; `least` and `most` are the bounds of the parameter.
 const fn spread(parameter: &'static str, words: &'static str, relative_sd: f64, (least, most): (f64, f64)) -> ApplierSpread {
     ApplierSpread { parameter, words, relative_sd, least, most }
 }
@@ -139,8 +140,8 @@ pub const APPLIER_SPREADS: &[ApplierSpread] = &[
 ];
 
 impl Applier {
-    /// From the source's own run: `changed` has, per class of pages, the share of touches that
-    /// change one (sysbench's are known); none: a third of all.
+    /// Makes the work of an applier from the source's own run: `changed` has, per class of pages,
+    /// the share of touches that change one (sysbench's are known); none: a third of all.
     pub fn of_source(database: &Database, changed: Option<&[f64]>) -> Applier {
         let classes = database.popularity.classes.len();
         let written = changed.filter(|changed| changed.len() == classes).map_or_else(|| vec![DIRTIED_SHARE; classes], <[f64]>::to_vec);
@@ -164,8 +165,8 @@ impl Applier {
         }
     }
 
-    /// The source's database as the replica has it: touched by the applier, and `reads_per_tx`
-    /// times a transaction applied by the whole mix of clients that read here.
+    /// Makes the source's database as the replica has it: touched by the applier, and
+    /// `reads_per_tx` times a transaction applied by the whole mix of clients that read here.
     ///
     /// Transactions take `segments` rollback segments in turn, and each touches two pages of its
     /// own: the segment's header and the end of its undo log. A cache of some thousand pages feels
@@ -190,7 +191,7 @@ impl Applier {
         adapted
     }
 
-    /// Refuses what cannot be.
+    /// Refuses parameters out of bounds, and shares that are not one for each page class.
     pub fn check(&self, database: &Database) -> Result<(), SimError> {
         let values = [
             ("cpu_ms", self.cpu_ms),

@@ -14,8 +14,8 @@ use crate::setup::Setup;
 use headrace_catalog::InstanceLimits;
 use headrace_model::Cap;
 
-/// Device writes of one flush of a relay log that grows: data, then the filesystem's journal; as
-/// for the binary log ([`super::super::settings::syncs_per_commit`]).
+/// Returns the device writes of one flush of a relay log that grows: data, then the filesystem's
+/// journal; as for the binary log ([`super::super::settings::syncs_per_commit`]).
 pub(super) fn relay_writes() -> f64 {
     super::super::settings::syncs_per_commit(0, true, 1)
 }
@@ -50,9 +50,9 @@ const PURGE_BEHIND: f64 = 0.5;
 /// manual, read 2026-11).
 const PURGE_THREADS: f64 = 4.0;
 
-/// Pages that purge reads a transaction of an applier, because they left the cache before it came:
-/// those that are gone after an exponential time of `PURGE_BEHIND` batches. A page that no hit
-/// moves stays while the old part is read once over.
+/// Returns the pages that purge reads a transaction of an applier, because they left the cache
+/// before it came: those that are gone after an exponential time of `PURGE_BEHIND` batches. A page
+/// that no hit moves stays while the old part is read once over.
 ///
 /// `reading`: workers that read at once. Purge's threads share with them, read by read, what the
 /// volume can do. The nearer they are to having all their time taken, the further they are behind
@@ -107,32 +107,30 @@ pub(super) struct ReplicaDevices {
 }
 
 impl ReplicaDevices {
+    /// Makes the devices of a replica at their start balance, for steps of `step_s`.
     pub fn new(storage: &ReplicaStorage<'_>, database: &Database, step_s: f64) -> ReplicaDevices {
-        let keep_refill = |mut fluid: Fluid| {
-            fluid.keep_a_refill(step_s);
-            fluid
-        };
         let volume = |setup: &Setup| ReplicaVolume {
             counting: DeviceCounting::new(setup, database),
-            fluid: keep_refill(Fluid::of_volumes(setup)),
+            fluid: Fluid::of_volumes(setup).with_refill(step_s),
             copies: Fluid::amplification(setup),
         };
         let volumes: Vec<ReplicaVolume> = std::iter::once(storage.data).chain(storage.log).chain(storage.relay).map(volume).collect();
         let log = usize::from(storage.log.is_some());
         let relay = if storage.relay.is_some() { volumes.len() - 1 } else { log };
         let places = Places { data: volumes[0].counting.clone(), log: (log > 0).then(|| volumes[log].counting.clone()) };
-        let instance =
-            storage.instance.map(|limits| keep_refill(Fluid::of_instance(limits, storage.data.options.saved_second, storage.data.start_balance_percent)));
+        let instance = storage
+            .instance
+            .map(|limits| Fluid::of_instance(limits, storage.data.options.saved_second, storage.data.start_balance_percent).with_refill(step_s));
         ReplicaDevices { volumes, log, relay, places, instance }
     }
 
-    /// Time of a synchronous write of the log, and of a page read and write, s.
+    /// Returns the time of a synchronous write of the log, and of a page read and write, s.
     fn latencies_s(&self) -> (f64, f64, f64) {
         let data = &self.volumes[0].counting;
         (self.volumes[self.log].counting.write_ms / 1e3, data.read_ms / 1e3, data.write_ms / 1e3)
     }
 
-    /// Flushes of the relay log for a transaction, s.
+    /// Returns the time of the relay log's flushes for a transaction, s.
     pub fn receive_s(&self, applier: &Applier, settings: &ReplicaSettings) -> f64 {
         let flush_s = relay_writes() * applier.relay_flush_factor * self.volumes[self.relay].counting.write_ms / 1e3;
         receive_s(applier.events_per_tx, settings.sync_relay_log, flush_s)
@@ -167,48 +165,50 @@ impl ReplicaDevices {
         }
     }
 
-    /// I/O of one transaction whose commit shares its flushes with `grouped` others.
+    /// Returns the I/O of one transaction in whose group `grouped` commits share their flushes.
     pub fn demand(&self, database: &Database, applier: &Applier, at: &At, grouped: f64) -> Demand {
         let (data, log) = self.places.of_transaction(database, at, 1.0, database.log.syncs_per_commit * applier.flush_factor.min(MOST_WRITES) / grouped);
         Demand { data, log }
     }
 
-    /// `pages` a second of the cleaner in the background, and `came` transactions received of
-    /// `relay_bytes` each.
-    pub fn always(&self, database: &Database, pages: f64, applier: &Applier, settings: &ReplicaSettings, (came, relay_bytes): (f64, f64)) -> Always {
+    /// Returns the I/O of `pages` a second of the cleaner in the background, and of `received_tps`
+    /// transactions a second that are received, with `relay_bytes` each.
+    pub fn always(&self, database: &Database, pages: f64, applier: &Applier, settings: &ReplicaSettings, (received_tps, relay_bytes): (f64, f64)) -> Always {
         let mut relay = Flow::default();
         let flushes = if settings.sync_relay_log > 0 { relay_writes() * applier.events_per_tx / f64::from(settings.sync_relay_log) } else { 0.0 };
         let writes = flushes.max(relay_bytes / RUN_BYTES);
-        if came * writes > 0.0 {
-            relay.write(&self.volumes[self.relay].counting, came * writes, relay_bytes / writes, 1.0);
+        if received_tps * writes > 0.0 {
+            relay.write(&self.volumes[self.relay].counting, received_tps * writes, relay_bytes / writes, 1.0);
         }
         Always { data: self.places.of_second(database, pages, (0.0, 0.0)), relay }
     }
 
     /// Returns the demand of a rate of transactions on each volume.
     fn on_volumes(&self, demand: &Demand, rate: f64, always: &Always) -> OnVolumes {
-        let mut on = OnVolumes::default();
+        let mut flows = OnVolumes::default();
         for (flow, place, times) in [(&always.data, 0, 1.0), (&demand.data, 0, rate), (&demand.log, self.log, rate), (&always.relay, self.relay, 1.0)] {
-            on[place] = flow.times_plus(times, &on[place]);
+            flows[place] = flow.times_plus(times, &flows[place]);
         }
-        on
+        flows
     }
 
     /// Returns the demand on each volume whatever is applied.
     pub fn always_on_volumes(&self, always: &Always) -> OnVolumes {
-        let mut on = OnVolumes::default();
+        let mut flows = OnVolumes::default();
         for (flow, place) in [(&always.data, 0), (&always.relay, self.relay)] {
-            on[place] = flow.times_plus(1.0, &on[place]);
+            flows[place] = flow.times_plus(1.0, &flows[place]);
         }
-        on
+        flows
     }
 
-    fn on_instance(&self, on: &OnVolumes) -> Flow {
-        on.iter().zip(&self.volumes).fold(Flow::default(), |sum, (flow, volume)| flow.copied(volume.copies).times_plus(1.0, &sum))
+    /// Returns the flow of all volumes as the instance sees it.
+    fn on_instance(&self, flows: &OnVolumes) -> Flow {
+        flows.iter().zip(&self.volumes).fold(Flow::default(), |sum, (flow, volume)| flow.copied(volume.copies).times_plus(1.0, &sum))
     }
 
-    /// Most transactions a second on top of what is `always` asked: by I/Os and by bytes.
-    pub fn limit(&self, costs: &mut ApplierCosts, demand: &Demand, always: &OnVolumes, seconds: f64) {
+    /// Lowers the rates of `costs` to the most transactions a second that I/Os and bytes let
+    /// through on top of what is `always` asked.
+    pub fn limit_rates(&self, costs: &mut ApplierCosts, demand: &Demand, always: &OnVolumes, seconds: f64) {
         let each = self.on_volumes(demand, 1.0, &Always::default());
         let mut lower = |(rate, cap): (f64, Cap)| {
             let bytes = matches!(cap, Cap::VolumeThroughput | Cap::InstanceThroughput);
@@ -223,28 +223,28 @@ impl ReplicaDevices {
         }
     }
 
-    /// Takes what `applied` transactions a second ask on top of `always`; I/Os and bytes a second
-    /// of all volumes.
+    /// Takes what `applied` transactions a second ask on top of `always` from the buckets, in a
+    /// step that ends at `t_s`; returns the I/Os and bytes a second of all volumes.
     pub fn charge(&mut self, demand: &Demand, applied: f64, always: &Always, t_s: f64, seconds: f64) -> (f64, f64) {
-        let on = self.on_volumes(demand, applied, always);
-        let together = self.on_instance(&on);
-        for (volume, flow) in self.volumes.iter_mut().zip(&on) {
+        let flows = self.on_volumes(demand, applied, always);
+        let together = self.on_instance(&flows);
+        for (volume, flow) in self.volumes.iter_mut().zip(&flows) {
             volume.fluid.charge(&flow.measured, seconds);
         }
         if let Some(fluid) = &mut self.instance {
             fluid.top_up(t_s);
             fluid.charge(&together.measured, seconds);
         }
-        on.iter().fold((0.0, 0.0), |(ios, bytes), flow| (ios + flow.measured.iops, bytes + flow.measured.bytes_s))
+        flows.iter().fold((0.0, 0.0), |(ios, bytes), flow| (ios + flow.measured.iops, bytes + flow.measured.bytes_s))
     }
 
-    /// Lowest credit balance of a volume, percent.
+    /// Returns the lowest credit balance of a volume, percent.
     pub fn balance_percent(&self) -> Option<f64> {
         self.volumes.iter().filter_map(|volume| volume.fluid.percent_of(Cap::VolumeCredits)).min_by(f64::total_cmp)
     }
 }
 
-/// Commits under way on the source at once: those that come while one flushes, and it.
+/// Returns the commits under way on the source at once: those that come while one flushes, and it.
 pub(super) fn committing(scenario: &Scenario<'_>, tps: f64, semi_sync_ms: f64) -> f64 {
     let place = DeviceCounting::new(scenario.log.unwrap_or(scenario.data), scenario.database);
     1.0 + tps * (scenario.database.log.syncs_per_commit * place.write_ms + semi_sync_ms) / 1e3

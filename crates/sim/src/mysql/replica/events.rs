@@ -56,6 +56,7 @@ pub struct ReplicaEvents {
     pub rows_s: (f64, f64),
 }
 
+/// Stage of a worker's transaction.
 #[derive(Clone, Copy, PartialEq)]
 enum Phase {
     Idle,
@@ -75,6 +76,7 @@ struct Worker {
     begun: Nanos,
 }
 
+/// A run of the applier under way.
 struct Applying<'a, 'b> {
     scenario: &'b ReplicaScenario<'a>,
     host: Host,
@@ -126,7 +128,7 @@ pub fn run_events(scenario: &ReplicaScenario<'_>, source_tps: &[f64], seconds: u
             arrivals.push(Nanos::from_secs_f64((step as f64 + part) * step_s));
         }
     }
-    let settled = Settled::of(scenario, source_tps);
+    let settled = Settled::find(scenario, source_tps);
     let scenario = &settled.scenario(scenario);
     let mut applying = Applying::new(scenario, arrivals, seed);
     applying.reading = settled.reading;
@@ -135,6 +137,7 @@ pub fn run_events(scenario: &ReplicaScenario<'_>, source_tps: &[f64], seconds: u
 }
 
 impl<'a, 'b> Applying<'a, 'b> {
+    /// Makes the applier at 0 s with idle workers; `arrivals` are the source's commits, in order.
     fn new(scenario: &'b ReplicaScenario<'a>, arrivals: Vec<Nanos>, seed: u64) -> Applying<'a, 'b> {
         let storage = &scenario.storage;
         let device = |setup: &Setup, salt: u64| {
@@ -150,7 +153,7 @@ impl<'a, 'b> Applying<'a, 'b> {
         // here.
         let taken = scenario.settings.coordinator_cores as u32;
         let vcpus = storage.instance.map_or(0, |limits| limits.vcpus.saturating_sub(taken).max(limits.vcpus.min(1)));
-        let tx = scenario.begins_at();
+        let tx = scenario.start_tx();
         let idle = Worker { phase: Phase::Idle, tx: 0, reads: 0, writes: 0, begun: Nanos::ZERO };
         Applying {
             scenario,
@@ -200,23 +203,28 @@ impl<'a, 'b> Applying<'a, 'b> {
         self.workers.len() + 3
     }
 
+    /// Adds an event of a slot to the queue; events of one time are handled in the order in which
+    /// they are added.
     fn push(&mut self, at: Nanos, slot: usize) {
         self.order += 1;
         self.queue.push(Reverse((at, self.order, slot)));
     }
 
+    /// Submits a request of `bytes` to a device (0: data) and returns when it is complete.
     fn submit(&mut self, device: usize, now: Nanos, op: Op, offset: u64, bytes: f64) -> Nanos {
         // Whole sectors, at most a run.
         let bytes = ((bytes / 512.0).ceil().max(1.0) * 512.0).min(RUN_BYTES) as u32;
         self.host.submit(device, now, Io { op, offset, bytes }).complete
     }
 
+    /// Draws the offset of a page on the data volume, bytes.
     fn page_place(&mut self) -> u64 {
         let size = self.scenario.storage.data.span_bytes(0);
         let pages = (size - LOG_AREA) / 16_384;
         LOG_AREA + (unit(&mut self.chance) * pages as f64) as u64 * 16_384
     }
 
+    /// Handles all events up to `end`, and notes transactions and lag second by second.
     fn run(&mut self, end: Nanos) {
         self.receive(Nanos::ZERO);
         let mut second = Nanos::from_secs(1);
@@ -236,11 +244,11 @@ impl<'a, 'b> Applying<'a, 'b> {
             } else if slot == self.prepare_slot() {
                 self.prepare(now);
             } else if slot == self.commit_slot() {
-                self.flushed_all(now);
+                self.commit_group(now);
             } else if slot == self.receive_slot() {
                 self.receive(now);
             } else {
-                self.go_on(slot, now);
+                self.resume_worker(slot, now);
             }
         }
         // Nothing is left to do: the rest of the time is idle.
@@ -252,7 +260,7 @@ impl<'a, 'b> Applying<'a, 'b> {
         }
     }
 
-    /// Age of the newest transaction applied, where one is missing.
+    /// Returns the age of the newest transaction applied, s; 0 where none is missing.
     fn lag_s(&self, now: Nanos) -> f64 {
         let missing = self.arrivals.get(self.committed as usize).is_some_and(|at| *at <= now);
         let last = self.committed.checked_sub(1).map_or(Nanos::ZERO, |last| self.arrivals[last as usize]);
@@ -263,7 +271,7 @@ impl<'a, 'b> Applying<'a, 'b> {
         }
     }
 
-    /// The receive thread: writes one transaction after the other to the relay log.
+    /// Lets the receive thread go on: it writes one transaction after the other to the relay log.
     fn receive(&mut self, now: Nanos) {
         let settings = self.scenario.settings;
         if self.receive_left > 0 {
@@ -325,7 +333,7 @@ impl<'a, 'b> Applying<'a, 'b> {
             let others = poisson(&mut self.chance, (dirty * (1.0 - applier.forced_writes)).max(0.0) + dirtied + at.flushed * at.shape);
             self.owed += others;
             if self.owed >= BATCH {
-                (0..std::mem::take(&mut self.owed)).for_each(|_| self.write_page(now));
+                (0..std::mem::take(&mut self.owed)).for_each(|_| self.write_in_background(now));
             }
             let redone = if unit(&mut self.chance) < settings.redone(applier) { 2.0 } else { 1.0 };
             let done = self.process(now, applier.cpu_ms / 1e3 * (1.0 - applier.commit_cpu_share) * redone);
@@ -333,7 +341,8 @@ impl<'a, 'b> Applying<'a, 'b> {
         }
     }
 
-    /// Processor time, with a scatter of half its mean (lognormal; a guess).
+    /// Hands a job to the processors and returns when it is done; its time has a scatter of half
+    /// its mean (lognormal; a guess).
     fn process(&mut self, now: Nanos, mean_s: f64) -> Nanos {
         let sigma = 0.47; // sqrt(ln(1 + 0.5^2))
         let work = Nanos::from_secs_f64(mean_s * libm::exp(sigma * normal(&mut self.chance) - 0.5 * sigma * sigma));
@@ -343,13 +352,15 @@ impl<'a, 'b> Applying<'a, 'b> {
         first.0
     }
 
-    /// A page of the cleaner: nobody waits for it, unless there are too many.
-    fn write_page(&mut self, now: Nanos) {
-        let done = self.page_write(now);
+    /// Writes a page of the cleaner, for which nobody waits unless too many are under way.
+    fn write_in_background(&mut self, now: Nanos) {
+        let done = self.submit_page_write(now);
         self.page_writes.push(Reverse(done));
     }
 
-    fn page_write(&mut self, now: Nanos) -> Nanos {
+    /// Submits the write of a page in its place, and a run to the doublewrite area whenever one is
+    /// full; returns when the page is written.
+    fn submit_page_write(&mut self, now: Nanos) -> Nanos {
         let database = self.scenario.database;
         if database.writes.doublewrite {
             self.in_run += database.cached_bytes;
@@ -362,11 +373,12 @@ impl<'a, 'b> Applying<'a, 'b> {
         self.submit(0, now, Op::Write, place, database.cached_bytes)
     }
 
-    fn go_on(&mut self, id: usize, now: Nanos) {
+    /// Begins what a worker does next: a read, a write that it waits for, or its commit.
+    fn resume_worker(&mut self, id: usize, now: Nanos) {
         let worker = self.workers[id];
         match worker.phase {
             Phase::Rows if worker.reads > 0 => {
-                let from = self.room(now);
+                let from = self.find_read_start(now);
                 if from > now {
                     return self.push(from, id);
                 }
@@ -379,7 +391,7 @@ impl<'a, 'b> Applying<'a, 'b> {
             Phase::Rows if worker.writes > 0 => {
                 self.workers[id].writes -= 1;
                 self.outcome.waited_writes += 1;
-                let done = self.page_write(now);
+                let done = self.submit_page_write(now);
                 self.push(done, id);
             }
             Phase::Rows => {
@@ -394,8 +406,8 @@ impl<'a, 'b> Applying<'a, 'b> {
         }
     }
 
-    /// When a read may begin: at once, or when the cleaner is no longer too far behind.
-    fn room(&mut self, now: Nanos) -> Nanos {
+    /// Returns when a read may begin: at once, or when the cleaner is no longer too far behind.
+    fn find_read_start(&mut self, now: Nanos) -> Nanos {
         while self.page_writes.peek().is_some_and(|done| done.0 <= now) {
             self.page_writes.pop();
         }
@@ -406,14 +418,14 @@ impl<'a, 'b> Applying<'a, 'b> {
         }
     }
 
-    /// Synchronous writes of the shorter stage, which comes first, and of the longest.
+    /// Returns the synchronous writes of the shorter stage, which comes first, and of the longest.
     fn stages(&self) -> (f64, f64) {
         let syncs = self.scenario.database.log.syncs_per_commit * self.scenario.applier.flush_factor;
         let longest = self.scenario.settings.longest_stage();
         (syncs * (1.0 - longest), syncs * longest)
     }
 
-    /// The next group of the first stage, if none is under way: all that are executed.
+    /// Begins the next group of the first stage, if none is under way: all that are executed.
     fn prepare_ready(&mut self, now: Nanos) {
         if !self.preparing.is_empty() {
             return;
@@ -430,6 +442,8 @@ impl<'a, 'b> Applying<'a, 'b> {
         self.prepare(now);
     }
 
+    /// Submits the next write of the redo log for the group that prepares; after the last one its
+    /// transactions are ready.
     fn prepare(&mut self, now: Nanos) {
         if self.prepare_left > 0 {
             let bytes = self.scenario.database.log.redo_bytes_per_tx * self.preparing.len() as f64 / f64::from(self.prepare_left);
@@ -444,7 +458,8 @@ impl<'a, 'b> Applying<'a, 'b> {
         self.prepare_ready(now);
     }
 
-    /// The next group, if no flush is under way: all that are ready, in order where it is kept.
+    /// Begins the next group of the second stage, if none is under way: all that are ready, in
+    /// order where it is kept.
     fn flush_ready(&mut self, now: Nanos) {
         if !self.group.is_empty() {
             return;
@@ -472,6 +487,8 @@ impl<'a, 'b> Applying<'a, 'b> {
         self.flush(now);
     }
 
+    /// Submits the next write of the binary log for the group that flushes; after the last one
+    /// hands its commits to the processors.
     fn flush(&mut self, now: Nanos) {
         if self.writes_left == 0 {
             let applier = self.scenario.applier;
@@ -486,7 +503,8 @@ impl<'a, 'b> Applying<'a, 'b> {
         self.push(done, self.flush_slot());
     }
 
-    fn flushed_all(&mut self, now: Nanos) {
+    /// Counts the group's transactions as committed and frees their workers.
+    fn commit_group(&mut self, now: Nanos) {
         for id in std::mem::take(&mut self.group) {
             self.workers[id].phase = Phase::Idle;
             let place = (self.workers[id].tx - self.committed) as usize;
@@ -503,6 +521,7 @@ impl<'a, 'b> Applying<'a, 'b> {
         self.flush_ready(now);
     }
 
+    /// Returns the outcome with the mean and the standard deviation of the time of rows, s.
     fn finish(mut self) -> ReplicaEvents {
         let (count, sum, squares) = self.rows;
         let mean = sum / count.max(1.0);
@@ -511,7 +530,7 @@ impl<'a, 'b> Applying<'a, 'b> {
     }
 }
 
-/// Device writes of the receive thread for a transaction.
+/// Returns the device writes of the receive thread for a transaction.
 fn flush_writes(scenario: &ReplicaScenario<'_>, settings: &ReplicaSettings) -> f64 {
     if settings.sync_relay_log == 0 {
         return 0.0;

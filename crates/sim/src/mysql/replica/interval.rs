@@ -111,8 +111,8 @@ pub struct ReplicaRun {
     pub summary: ReplicaSummary,
 }
 
-/// The source's database as the replica has it, with the replica's settings; `reads_per_tx`: of
-/// clients that read here, per transaction applied.
+/// Makes the source's database as the replica has it, with the replica's settings; `reads_per_tx`:
+/// of clients that read here, per transaction applied.
 ///
 /// `caches`: bytes of the source's, with which its parameters were found, and of the replica's.
 pub fn replica_database(source: &Database, applier: &Applier, settings: &ReplicaSettings, reads_per_tx: f64, caches: (f64, f64)) -> Result<Database, SimError> {
@@ -134,14 +134,14 @@ pub fn replica_database(source: &Database, applier: &Applier, settings: &Replica
     server.on(&behind_cache(&applier.database(&source, reads_per_tx, settings.rollback_segments), caches.0, caches.1, None))
 }
 
-/// The source's transactions a second, with what semi-sync makes of them.
+/// Returns the source's transactions a second, step by step, with what semi-sync makes of them.
 pub fn source_series(scenario: &Scenario<'_>, price: Option<&SemiSyncPrice>) -> Result<Vec<f64>, SimError> {
     let mut database = scenario.database.clone();
     let commits = database.log.commits();
     let waits = price.filter(|price| !price.times_out && commits > 0.0);
     let clients = if let TransactionLoad::Clients(clients) = &scenario.load { f64::from(*clients) } else { 1.0 };
-    let beside = waits.filter(|price| price.side_by_side(clients));
-    database.clients.base_ms += beside.map_or(0.0, |price| price.network_ms() * commits);
+    let waits_in_parallel = waits.filter(|price| price.side_by_side(clients));
+    database.clients.base_ms += waits_in_parallel.map_or(0.0, |price| price.network_ms() * commits);
     let flush_ms = DeviceCounting::new(scenario.log.unwrap_or(scenario.data), &database).write_ms;
     let mut series = Vec::new();
     interval::run(&Scenario { database: &database, ..scenario.clone() }, &mut |second| {
@@ -169,7 +169,7 @@ pub fn run(scenario: &ReplicaScenario<'_>) -> Result<ReplicaRun, SimError> {
         Some(given) => given.to_vec(),
         None => source_series(&scenario.source, price.as_ref())?,
     };
-    let settled = Settled::of(scenario, &source);
+    let settled = Settled::find(scenario, &source);
     let scenario = &settled.scenario(scenario);
     let mut state = ReplicaState::new(scenario, devices, price.map_or(0.0, |price| price.added_ms));
     let load_steps = source.len();
@@ -182,7 +182,7 @@ pub fn run(scenario: &ReplicaScenario<'_>) -> Result<ReplicaRun, SimError> {
             break;
         }
     }
-    let summary = state.summary(&rows, load_steps, price);
+    let summary = state.summarise(&rows, load_steps, price);
     Ok(ReplicaRun { rows, summary })
 }
 
@@ -206,7 +206,8 @@ struct SourceClock {
 }
 
 impl SourceClock {
-    /// When the source had committed `count`, s; they are spread evenly over a step.
+    /// Returns when the source had committed `count` transactions, s; they are spread evenly over a
+    /// step.
     fn when(&mut self, count: f64, step_s: f64) -> f64 {
         while self.at + 1 < self.done.len() && self.done[self.at] <= count {
             self.at += 1;
@@ -221,6 +222,7 @@ impl SourceClock {
     }
 }
 
+/// State of a replica between two steps.
 struct ReplicaState<'a, 'b> {
     scenario: &'b ReplicaScenario<'a>,
     devices: ReplicaDevices,
@@ -240,8 +242,10 @@ struct ReplicaState<'a, 'b> {
 }
 
 impl<'a, 'b> ReplicaState<'a, 'b> {
+    /// Makes the state before the first step; `semi_sync_ms`: the wait that semi-sync adds to a
+    /// commit of the source.
     fn new(scenario: &'b ReplicaScenario<'a>, devices: ReplicaDevices, semi_sync_ms: f64) -> ReplicaState<'a, 'b> {
-        let tx = scenario.begins_at();
+        let tx = scenario.start_tx();
         let mut large: Vec<_> = scenario.large.iter().map(|large| (None, *large)).collect();
         large.sort_by(|a, b| (a.1.at_s + a.1.source_s).total_cmp(&(b.1.at_s + b.1.source_s)));
         ReplicaState {
@@ -264,6 +268,8 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         self.large.len()
     }
 
+    /// Simulates a step in which the source does `source_tps`: what is received, what is applied,
+    /// and how old the newest applied transaction is.
     fn step(&mut self, step: usize, source_tps: f64) -> ReplicaSecond {
         let scenario = self.scenario;
         let (database, seconds) = (scenario.database, scenario.source.step_s);
@@ -274,9 +280,9 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         at.flushed = database.writes.limited(at.flushed, self.pace);
         let written = (at.evicted_dirty + at.flushed) * at.shape;
         let background = at.full * database.writes.background(self.pace, self.touches_per_tx, written);
-        let came = self.receive();
+        let received_tx = self.receive();
         let relay_bytes = scenario.source.database.log.binlog_bytes_per_tx;
-        let always = self.devices.always(database, background, scenario.applier, scenario.settings, (came / seconds, relay_bytes));
+        let always = self.devices.always(database, background, scenario.applier, scenario.settings, (received_tx / seconds, relay_bytes));
         let committing = committing(&scenario.source, source_tps.max(self.pace), self.semi_sync_ms);
         let Pace { costs, rate, demand, purged } = pace(scenario, &self.devices, &at, committing, &always);
         let waiting = (self.received - applied).max(0.0);
@@ -307,18 +313,19 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         }
     }
 
-    /// Transactions that come in a step: the receive thread goes ahead of the applier.
+    /// Receives what comes in a step and returns the number of transactions: the receive thread
+    /// goes ahead of the applier.
     fn receive(&mut self) -> f64 {
         let scenario = self.scenario;
         let missing = self.clock.total() - self.received;
         let each_s = self.devices.receive_s(scenario.applier, scenario.settings);
-        let came = if scenario.received { 0.0 } else { missing.min(scenario.source.step_s / each_s.max(1e-12)) };
-        self.received += if scenario.received { missing } else { came };
-        came
+        let arriving = if scenario.received { 0.0 } else { missing.min(scenario.source.step_s / each_s.max(1e-12)) };
+        self.received += if scenario.received { missing } else { arriving };
+        arriving
     }
 
-    /// Transactions applied in a step, `waiting` of them being there; and, while a large one is
-    /// under way, the time it took on the source.
+    /// Returns the transactions applied in a step, of which `waiting` are there; and, while a large
+    /// one is under way, the time it took on the source, s. Large ones that are over are dropped.
     fn apply(&mut self, applied: f64, waiting: f64, rate: f64, t_s: f64, seconds: f64) -> (f64, Option<f64>) {
         let (mut left_s, mut done) = (seconds, 0.0);
         for (before, large) in &mut self.large {
@@ -349,10 +356,11 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         (done + (rate * left_s).min(waiting - done).max(0.0), None)
     }
 
-    fn summary(&self, rows: &[ReplicaSecond], load_steps: usize, semi_sync: Option<SemiSyncPrice>) -> ReplicaSummary {
+    /// Sums up the rows of a run, the first `load_steps` of which are under load.
+    fn summarise(&self, rows: &[ReplicaSecond], load_steps: usize, semi_sync: Option<SemiSyncPrice>) -> ReplicaSummary {
         let step_s = self.scenario.source.step_s;
         let load = &rows[..load_steps.min(rows.len())];
-        let mean = |of: &dyn Fn(&ReplicaSecond) -> f64, rows: &[&ReplicaSecond]| rows.iter().map(|row| of(row)).sum::<f64>() / rows.len().max(1) as f64;
+        let mean = |figure: &dyn Fn(&ReplicaSecond) -> f64, rows: &[&ReplicaSecond]| rows.iter().map(|row| figure(row)).sum::<f64>() / rows.len().max(1) as f64;
         let behind: Vec<&ReplicaSecond> = rows.iter().filter(|row| row.binding != ReplicaBinding::Demand).collect();
         let all: Vec<&ReplicaSecond> = rows.iter().collect();
         let peak = rows.iter().max_by(|a, b| a.lag_s.total_cmp(&b.lag_s)).copied().unwrap_or_default();

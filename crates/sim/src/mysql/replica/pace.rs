@@ -21,8 +21,8 @@ pub(super) struct Pace {
     pub purged: f64,
 }
 
-/// The applier with its cache `at`, with what is `always` asked; `committing`: commits under way
-/// on the source.
+/// Computes the pace of the applier with its cache `at`, with what is `always` asked; `committing`:
+/// commits under way on the source.
 pub(super) fn pace(scenario: &ReplicaScenario<'_>, devices: &ReplicaDevices, at: &At, committing: f64, always: &Always) -> Pace {
     let vcpus = scenario.storage.instance.map_or(0.0, |limits| f64::from(limits.vcpus));
     let alone = devices.costs(scenario.database, scenario.applier, scenario.settings, at, committing, vcpus);
@@ -35,12 +35,13 @@ pub(super) fn pace(scenario: &ReplicaScenario<'_>, devices: &ReplicaDevices, at:
     let always = devices.always_on_volumes(always);
     (0..ROUNDS).fold(with_purge(alone, alone.rate()), |before, _| {
         let mut costs = alone;
-        devices.limit(&mut costs, &before.demand, &always, scenario.source.step_s);
+        devices.limit_rates(&mut costs, &before.demand, &always, scenario.source.step_s);
         with_purge(costs, costs.rate())
     })
 }
 
-/// Pages that purge reads a transaction, with the given number of workers `reading` at once.
+/// Returns the pages that purge reads a transaction, with the given number of workers `reading` at
+/// once.
 fn purged(scenario: &ReplicaScenario<'_>, at: &At, reading: f64) -> f64 {
     let full = scenario.database.engine == StorageEngine::Innodb && at.full > 0.0;
     if full {

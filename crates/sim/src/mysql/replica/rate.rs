@@ -61,7 +61,7 @@ pub enum ReplicaBinding {
 }
 
 impl ReplicaBinding {
-    /// The name used in tables, CSV and JSON.
+    /// Returns the name used in tables, CSV and JSON.
     pub fn name(self) -> &'static str {
         match self {
             ReplicaBinding::Demand => "none",

@@ -52,12 +52,8 @@ pub struct ReplicaScenario<'a> {
 }
 
 impl ReplicaScenario<'_> {
-    /// Transactions behind the applier's cache when the run begins.
-    pub(super) fn begins_at(&self) -> f64 {
-        match self.start {
-            Start::Cold => 0.0,
-            Start::Warm => self.warm_up.settled_tx(),
-            Start::Transactions(tx) => tx.max(0.0),
-        }
+    /// Returns the transactions that the applier's cache has served when the run begins.
+    pub(super) fn start_tx(&self) -> f64 {
+        self.start.tx(self.warm_up)
     }
 }

@@ -73,15 +73,15 @@ impl SemiSyncPrice {
         !self.in_step || clients < TWO
     }
 
-    /// Transactions a second of `clients` that commit once each and would do `tps` if they waited
-    /// for the network alone, or where they wait in step, without it; `flush_ms`: of the binary
-    /// log.
+    /// Returns the transactions a second of `clients` that commit once each and would do `tps` if
+    /// they waited for the network alone, or where they wait in step, without it; `flush_ms`: of
+    /// the binary log.
     ///
     /// Clients in step begin together: all of their work comes before the wait, as if each found
-    /// all the others there, and the wait behind it. Groups that have met never part.
-    /// Groups in turn are sent every network's wait, or flush where that is longer, and a client
-    /// that comes back waits for the next. The receive thread is one server for all of them: mean
-    /// value analysis of a closed queue, which one client never finds occupied.
+    /// all the others there, and the wait behind it. Groups that have met never part. Groups in
+    /// turn are sent every network's wait, or flush where that is longer, and a client that comes
+    /// back waits for the next. The receive thread is one server for all of them: mean value
+    /// analysis of a closed queue, which one client never finds occupied.
     pub fn rate(&self, clients: f64, tps: f64, flush_ms: f64) -> f64 {
         if tps <= 0.0 || self.times_out {
             return tps;
@@ -111,8 +111,9 @@ impl SemiSyncPrice {
     }
 }
 
-/// Flushes of the relay log per transaction and what they take, s; the receive thread does nothing
-/// else that counts. `events`: of a transaction; `sync_relay_log`: events per flush, 0 never.
+/// Returns the time of the relay log's flushes for a transaction, s; the receive thread does
+/// nothing else that counts. `events`: of a transaction; `sync_relay_log`: events per flush, 0
+/// never.
 pub fn receive_s(events: f64, sync_relay_log: u32, flush_s: f64) -> f64 {
     if sync_relay_log == 0 {
         return 0.0;
@@ -121,7 +122,8 @@ pub fn receive_s(events: f64, sync_relay_log: u32, flush_s: f64) -> f64 {
 }
 
 impl SemiSync {
-    /// Refuses what cannot be: more acknowledgements than replicas would never come.
+    /// Refuses values out of bounds, and more acknowledgements than replicas, which would never
+    /// come.
     pub fn check(&self) -> Result<(), SimError> {
         self.round_trips_ms.iter().try_for_each(|ms| SimError::check_range("round trip to a replica (ms)", *ms, 0.0, 60_000.0))?;
         SimError::check_range("timeout of semi-sync (ms)", self.timeout_ms, 1.0, 4_294_967_295.0)?;
@@ -132,7 +134,7 @@ impl SemiSync {
         Ok(())
     }
 
-    /// The price, with `receive_s` of the receive thread's flushes per transaction.
+    /// Returns the price, with `receive_s` of the receive thread's flushes per transaction.
     pub fn price(&self, receive_s: f64) -> SemiSyncPrice {
         let mut sorted = self.round_trips_ms.clone();
         sorted.sort_by(f64::total_cmp);

@@ -104,7 +104,8 @@ fn rollback_segments() -> u32 {
 }
 
 impl ReplicaSettings {
-    /// Share of dirty pages at which the page cleaner writes back `pages_s` pages a second.
+    /// Returns the share of dirty pages at which the page cleaner writes back `pages_s` pages a
+    /// second.
     pub fn dirty_share(&self, pages_s: f64) -> f64 {
         dirty_share(pages_s, self.io_capacity, self.dirty_low_water)
     }
@@ -115,7 +116,7 @@ impl ReplicaSettings {
     /// A flavour or version that is not known.
     pub fn of_version(flavor: &str, version: &str) -> Result<ReplicaSettings, SimError> {
         let at_least = |least| at_least(version, least);
-        let cleaner = Some(PageCleaner::of(flavor, version)).filter(|_| flavor == "mysql" && at_least([8, 4, 0]));
+        let cleaner = Some(PageCleaner::of_server(flavor, version)).filter(|_| flavor == "mysql" && at_least([8, 4, 0]));
         let durable = |mode, workers, preserve_order, log_bin| ReplicaSettings {
             mode,
             workers,
@@ -158,14 +159,14 @@ impl ReplicaSettings {
         }
     }
 
-    /// Synchronous writes of a commit that shares none with others.
+    /// Returns the synchronous writes of a commit that shares none with others.
     pub fn syncs_per_commit(&self) -> f64 {
         syncs_per_commit(self.flush_log_at_trx_commit, self.log_bin, self.sync_binlog)
     }
 
-    /// The longest stage of a commit over all of its synchronous writes. The redo log is flushed
-    /// when a transaction prepares, the binary log afterwards for all that are ready, and one
-    /// group's binary log meets the next group's redo log: the longer of them decides how many
+    /// Returns the longest stage of a commit over all of its synchronous writes. The redo log is
+    /// flushed when a transaction prepares, the binary log afterwards for all that are ready, and
+    /// one group's binary log meets the next group's redo log: the longer of them decides how many
     /// groups a second there are.
     pub fn longest_stage(&self) -> f64 {
         let all = self.syncs_per_commit();
@@ -177,13 +178,13 @@ impl ReplicaSettings {
         }
     }
 
-    /// Commits follow one another even where they share their flushes: in the source's order, or as
-    /// the leader of a binary log's group does them (binlog_order_commits).
+    /// Returns whether commits follow one another even where they share their flushes: in the
+    /// source's order, or as the leader of a binary log's group does them (binlog_order_commits).
     pub fn commits_in_turn(&self) -> bool {
         self.preserve_order || self.log_bin
     }
 
-    /// Threads that apply.
+    /// Returns the threads that apply.
     pub(super) fn threads(&self) -> f64 {
         if self.mode == ReplicaMode::Single {
             1.0
@@ -192,8 +193,8 @@ impl ReplicaSettings {
         }
     }
 
-    /// Transactions that may be applied at once, `committing` of them being in their commit on the
-    /// source at a time.
+    /// Returns the transactions that may be applied at once, `committing` of them being in their
+    /// commit on the source at a time.
     pub(super) fn width(&self, applier: &Applier, committing: f64) -> f64 {
         match self.mode {
             ReplicaMode::Single | ReplicaMode::Minimal => 1.0,
@@ -204,9 +205,9 @@ impl ReplicaSettings {
         }
     }
 
-    /// Share of the work that is lost to conflicts: with each other worker a transaction conflicts
-    /// with its chance, and is done again. Optimistic mode leaves out those that waited on the
-    /// source: half of them (guess).
+    /// Returns the share of the work that is lost to conflicts: with each other worker a
+    /// transaction conflicts with its chance, and is done again. Optimistic mode leaves out those
+    /// that waited on the source: half of them (guess).
     pub(super) fn redone(&self, applier: &Applier) -> f64 {
         let others = self.threads() - 1.0;
         match self.mode {
@@ -216,7 +217,7 @@ impl ReplicaSettings {
         }
     }
 
-    /// Refuses what no server takes.
+    /// Refuses values that no server takes.
     pub fn check(&self) -> Result<(), SimError> {
         SimError::check_range("workers", f64::from(self.workers), 0.0, 16_383.0)?;
         SimError::check_range("flush_log_at_trx_commit", f64::from(self.flush_log_at_trx_commit), 0.0, 3.0)?;

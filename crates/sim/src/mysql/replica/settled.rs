@@ -34,7 +34,7 @@ impl Settled {
     /// A hit moves no page that was read less than [`OLD_BLOCKS_S`] before: where pages leave
     /// sooner than that none of them ever becomes young, and few hits are left. And the more pages
     /// are written back a second, the more are dirty ([`ReplicaSettings::dirty_share`]).
-    pub fn of(scenario: &ReplicaScenario<'_>, source_tps: &[f64]) -> Settled {
+    pub fn find(scenario: &ReplicaScenario<'_>, source_tps: &[f64]) -> Settled {
         let innodb = scenario.database.engine == StorageEngine::Innodb;
         let evicts = innodb && scenario.warm_up.full_at_tx.is_some();
         let early = innodb && scenario.settings.dirty_low_water > 0.0;
@@ -45,18 +45,18 @@ impl Settled {
         for round in 0..=ROUNDS {
             let (tps, pages_s, reading) = settled.settles_at(scenario, most);
             settled.reading = reading;
-            let (now_held_tx, now_dirty) = (if evicts { OLD_BLOCKS_S * tps } else { 0.0 }, if early { scenario.settings.dirty_share(pages_s) } else { 0.0 });
-            if round == ROUNDS || close(now_held_tx, held_tx) && close(now_dirty, dirty) {
+            let (next_held_tx, next_dirty) = (if evicts { OLD_BLOCKS_S * tps } else { 0.0 }, if early { scenario.settings.dirty_share(pages_s) } else { 0.0 });
+            if round == ROUNDS || close(next_held_tx, held_tx) && close(next_dirty, dirty) {
                 break;
             }
-            (held_tx, dirty) = (between(held_tx, now_held_tx), between(dirty, now_dirty));
+            (held_tx, dirty) = (between(held_tx, next_held_tx), between(dirty, next_dirty));
             settled = Settled::at(scenario, held_tx, dirty);
         }
         settled
     }
 
-    /// Settles where hits move no page for `held_tx` transactions, with `dirty` as the share of
-    /// dirty pages; 0: not by their number.
+    /// Makes the differences where hits move no page for `held_tx` transactions, with `dirty` as
+    /// the share of dirty pages; 0: not by their number.
     fn at(scenario: &ReplicaScenario<'_>, held_tx: f64, dirty: f64) -> Settled {
         let evicted = scenario.warm_up.at(scenario.warm_up.settled_tx(), &mut 0).evicted_dirty;
         let back = || written_back(scenario.database, scenario.applier, scenario.settings, scenario.cache_bytes, (dirty, evicted));
@@ -65,33 +65,36 @@ impl Settled {
         Settled { database, warm_up: Some(warm_up), reading: 0.0 }
     }
 
-    /// The scenario with them.
+    /// Returns the scenario with these differences.
     pub fn scenario<'a>(&'a self, given: &ReplicaScenario<'a>) -> ReplicaScenario<'a> {
         ReplicaScenario { database: self.database.as_ref().unwrap_or(given.database), warm_up: self.warm_up.as_ref().unwrap_or(given.warm_up), ..given.clone() }
     }
 
-    /// Transactions and pages written a second of the applier with a warm cache and at most `most`
-    /// to do, and [`Settled::reading`].
+    /// Returns the transactions and pages written a second of the applier with a warm cache and at
+    /// most `most` to do, and [`Settled::reading`].
     fn settles_at(&self, given: &ReplicaScenario<'_>, most: f64) -> (f64, f64, f64) {
         let scenario = ReplicaScenario { start: Start::Warm, ..self.scenario(given) };
         let devices = ReplicaDevices::new(&scenario.storage, scenario.database, scenario.source.step_s);
-        let at = scenario.warm_up.at(scenario.begins_at(), &mut 0);
+        let at = scenario.warm_up.at(scenario.start_tx(), &mut 0);
         let paced = pace(&scenario, &devices, &at, committing(&scenario.source, most, 0.0), &Always::default());
         let tps = paced.rate.min(most);
         (tps, tps * (at.evicted_dirty + at.flushed) * at.shape, paced.costs.reading(tps))
     }
 }
 
-fn close(now: f64, before: f64) -> bool {
-    (now - before).abs() <= CLOSE * now
+/// Returns whether a value differs from the one of the round before by no more than CLOSE of
+/// itself.
+fn close(value: f64, before: f64) -> bool {
+    (value - before).abs() <= CLOSE * value
 }
 
-/// The mean of the two logarithms: more reads make a lower rate, which makes fewer reads.
-fn between(before: f64, now: f64) -> f64 {
+/// Returns the mean of the two by their logarithms: more reads make a lower rate, which makes fewer
+/// reads.
+fn between(before: f64, value: f64) -> f64 {
     if before > 0.0 {
-        (now * before).sqrt()
+        (value * before).sqrt()
     } else {
-        now
+        value
     }
 }
 

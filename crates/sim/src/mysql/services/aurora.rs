@@ -68,9 +68,9 @@ pub struct BilledIo {
     pub writes: f64,
 }
 
-/// The database where only its log is written: no page is flushed or evicted dirty, there is no
-/// doublewrite, no checkpoint to keep pace with and no binary log (off by default). None for
-/// MyRocks, which Aurora does not run.
+/// Makes the database of which only the log is written: no page is flushed or evicted dirty,
+/// neither doublewrite nor binary log (off by default) is on, and no checkpoint is waited for. None
+/// for MyRocks, which Aurora does not run.
 pub fn log_only(database: &Database) -> Option<Database> {
     if database.engine != StorageEngine::Innodb {
         return None;
@@ -86,8 +86,8 @@ pub fn log_only(database: &Database) -> Option<Database> {
 }
 
 impl AuroraStorage {
-    /// Batches of log that a transaction of `commits` commits sends at `tps`: alone one each, and
-    /// fewer as those that come together share one.
+    /// Returns the batches of log that a transaction of `commits` commits sends at `tps`: alone one
+    /// each, and fewer as those that come together share one.
     pub fn batches(&self, tps: f64, commits: f64) -> f64 {
         commits.max(1.0) / (1.0 + tps * commits.max(1.0) * self.batch_s)
     }
@@ -111,6 +111,7 @@ pub(super) struct Backend<'a> {
 }
 
 impl<'a> Backend<'a> {
+    /// Makes the storage behind a class, whose network and processors bound it.
     pub fn new(storage: &'a AuroraStorage, class: &ServiceClass) -> Backend<'a> {
         // Processors that no source names never bind.
         let vcpus = if class.limits.vcpus > 0 { f64::from(class.limits.vcpus) } else { f64::INFINITY };
@@ -133,6 +134,8 @@ impl interval::Backend for Backend<'_> {
         self.quorum.mean_ms + self.storage.batch_s * 1e3
     }
 
+    /// Returns the pages that the cache misses and the log in units of 4 KiB, whose bytes go to
+    /// every copy; there is no log device.
     fn of_transaction(&self, database: &Database, at: &At, reads_by: f64, _syncs: f64) -> (Flow, Flow) {
         let reads = at.reads * at.shape * reads_by;
         let log = database.log.redo_bytes_per_tx;
@@ -148,6 +151,8 @@ impl interval::Backend for Backend<'_> {
         Flow::default()
     }
 
+    /// Returns the most transactions a second that network and storage nodes let through, and which
+    /// of the two binds.
     fn max_rate(&self, (data, _): (&Flow, &Flow), _always: &Flow, _seconds: f64) -> (f64, Binding) {
         let network = self.network_bytes_s.map_or(f64::INFINITY, |most| most / data.measured.bytes_s.max(1e-9));
         let reads = self.reads_s / data.measured.read_units.max(1e-9);

@@ -61,7 +61,7 @@ pub struct ServiceScenario<'a> {
     pub seed: Option<u64>,
 }
 
-/// Runs it; `each` sees every step.
+/// Runs a scenario; `each` is called with every step.
 ///
 /// # Errors
 /// Those of [`super::interval::run`]; volumes that are missing.
@@ -75,7 +75,7 @@ pub(crate) fn run_checked(scenario: &ServiceScenario<'_>, each: &mut dyn FnMut(&
     let course = Course {
         database: scenario.database,
         warm_up: scenario.warm_up,
-        processors: Processors::of(Some(&scenario.class.limits), None, &Machine::default()),
+        processors: Processors::resolve(Some(&scenario.class.limits), None, &Machine::default()),
         load: &scenario.load,
         start: scenario.start,
         seconds: scenario.seconds,

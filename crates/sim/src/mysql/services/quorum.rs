@@ -63,7 +63,7 @@ pub struct QuorumLatency {
 }
 
 impl Quorum {
-    /// One batch: when the last answer that is needed has come, ms.
+    /// Draws a batch: returns when the last answer that is needed has come, ms.
     pub fn draw(&self, chance: &mut ChaCha8Rng) -> f64 {
         let mut answers = Vec::with_capacity(8);
         for (zone, copies) in self.copies.iter().enumerate() {
@@ -77,7 +77,7 @@ impl Quorum {
         answers.get(self.needed.max(1) - 1).copied().unwrap_or(f64::INFINITY)
     }
 
-    /// The distribution, from draws of one seed: the same every time.
+    /// Returns the distribution, from draws of one seed: the same every time.
     pub fn latency(&self) -> QuorumLatency {
         let mut chance = ChaCha8Rng::seed_from_u64(6);
         let mut draws: Vec<f64> = (0..DRAWS).map(|_| self.draw(&mut chance)).collect();

@@ -28,8 +28,9 @@ pub struct ReaderLag {
 }
 
 impl AuroraStorage {
-    /// Lag of a reader. Records are applied in order, so that one processor's worth of work is the
-    /// most; lag grows with the share of it that is used.
+    /// Returns the lag of a reader and the share of its processors. Records are applied in order,
+    /// so that one processor's worth of work is the most; lag grows with the share of it that is
+    /// used.
     pub fn reader_lag(&self, quorum: &QuorumLatency, load: &ReaderLoad) -> ReaderLag {
         let applied_mb_s = load.redo_bytes_s / 1e6 * load.cached_share.clamp(0.0, 1.0);
         let busy = applied_mb_s * self.apply_ms_per_mb / 1e3;
@@ -38,8 +39,8 @@ impl AuroraStorage {
             return ReaderLag { mean_ms: None, highest_ms: None, cpu_share };
         }
         let apply_ms = self.lag_ms_per_mb_s * applied_mb_s / (1.0 - busy);
-        let of = |quorum_ms: f64| Some(quorum_ms + self.stream_ms + apply_ms);
+        let lag_ms = |quorum_ms: f64| Some(quorum_ms + self.stream_ms + apply_ms);
         // The tail: a slow quorum, and a burst that doubles what is applied (guess).
-        ReaderLag { mean_ms: of(quorum.mean_ms), highest_ms: of(quorum.p999_ms).map(|ms| ms + apply_ms), cpu_share }
+        ReaderLag { mean_ms: lag_ms(quorum.mean_ms), highest_ms: lag_ms(quorum.p999_ms).map(|ms| ms + apply_ms), cpu_share }
     }
 }

@@ -97,8 +97,8 @@ impl Distribution {
         Some((t / 2.0 - t * percent / 200.0 + (1.0 - share) * nominal, share * nominal)).filter(|(_, width)| *width > 0.0)
     }
 
-    /// Share of draws that fall on rows `from` to `to` (counted from 0, fractions allowed) of
-    /// `rows`.
+    /// Returns the share of draws that fall on rows `from` to `to` (counted from 0, fractions
+    /// allowed) of `rows`.
     pub fn mass(&self, rows: f64, from: f64, to: f64) -> f64 {
         let (a, b) = (from / rows, to / rows);
         match *self {
@@ -117,8 +117,8 @@ impl Distribution {
     }
 }
 
-/// Chance that the mean of `n` uniforms is between `a` and `b`: Irwin and Hall. The upper half by
-/// symmetry, where the sum would lose its digits.
+/// Returns the chance that the mean of `n` uniforms is between `a` and `b`: Irwin and Hall. The
+/// upper half by symmetry, where the sum would lose its digits.
 fn mean_of_uniforms(n: u32, a: f64, b: f64) -> f64 {
     let below = |x: f64| {
         let s = x.clamp(0.0, 0.5) * f64::from(n);
@@ -136,8 +136,8 @@ fn mean_of_uniforms(n: u32, a: f64, b: f64) -> f64 {
     }
 }
 
-/// `sum of k^-s for k = 1..n`: by terms up to 32, then Euler and Maclaurin (next term below 1e-8 of
-/// a row). Linear inside a row.
+/// Returns `sum of k^-s for k = 1..n`: by terms up to 32, then Euler and Maclaurin (next term below
+/// 1e-8 of a row). Linear inside a row.
 fn harmonic(s: f64, n: f64) -> f64 {
     const TERMS: f64 = 32.0;
     let whole = n.floor();
@@ -162,8 +162,8 @@ struct Cell {
 /// Up to this many pages, each page is a cell of its own.
 const EXACT_PAGES: f64 = 512.0;
 
-/// Pages of a table in runs short enough to be alike: geometric from both ends and the middle, with
-/// the window's first and last page alone.
+/// Returns the pages of a table in runs short enough to be alike: geometric from both ends and the
+/// middle, with the window's first and last page alone.
 fn cells(distribution: &Distribution, rows: f64, rows_per_page: f64) -> Vec<Cell> {
     let pages = rows / rows_per_page;
     let mut edges = vec![0.0, pages];
@@ -207,9 +207,10 @@ struct Group {
 /// passes over the data.
 const HARDLY_TOUCHED: f64 = 1e-5;
 
-/// Pages of a table by popularity, in at most `how_many` classes; pages and touches are conserved.
-/// Neighbours are merged while it costs least: squared distance in log popularity, weighted by
-/// their share of pages and of touches (Ward 1963). `touches_per_tx` is of the whole table.
+/// Returns the pages of a table by popularity, in at most `how_many` classes; pages and touches are
+/// conserved. Neighbours are merged while it costs least: squared distance in log popularity,
+/// weighted by their share of pages and of touches (Ward 1963). `touches_per_tx` is of the whole
+/// table.
 pub fn classes(distribution: &Distribution, rows: f64, rows_per_page: f64, touches_per_tx: f64, how_many: usize) -> Vec<PageClass> {
     let all = rows / rows_per_page;
     let group = |cell: Cell| {
@@ -239,8 +240,8 @@ pub fn classes(distribution: &Distribution, rows: f64, rows_per_page: f64, touch
     groups.iter().map(|group| PageClass { pages: group.pages, touches_per_tx: touches_per_tx * group.mass / group.pages }).collect()
 }
 
-/// Rows a lookup by `k` finds on average: rows x sum over k of (chance to be stored) x (chance to
-/// be asked for). Each of `threads` asks in its own part of the keys.
+/// Returns the rows that a lookup by `k` finds on average: rows x sum over k of (chance to be
+/// stored) x (chance to be asked for). Each of `threads` asks in its own part of the keys.
 pub(super) fn rows_per_key(distribution: &Distribution, rows: f64, threads: u32) -> f64 {
     let part = rows / f64::from(threads);
     let drawn: Vec<Cell> = cells(distribution, part.max(1.0), 1.0);

@@ -84,6 +84,7 @@ impl Comparison {
         }
     }
 
+    /// Returns the comparison as the reason of a state words it.
     fn words(self) -> &'static str {
         match self {
             Comparison::GreaterThanOrEqualToThreshold => "greater than or equal to",

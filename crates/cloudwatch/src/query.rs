@@ -119,6 +119,7 @@ struct Plan<'a> {
     period_s: u32,
 }
 
+/// Checks that an id begins with a lowercase letter and has letters, digits and _ only.
 fn check_id(id: &str) -> Result<(), Refusal> {
     let well_formed = id.starts_with(|c: char| c.is_ascii_lowercase()) && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if well_formed && id.len() <= MAX_ID_CHARS {
@@ -131,6 +132,8 @@ fn check_id(id: &str) -> Result<(), Refusal> {
     ))
 }
 
+/// Checks queries without their data, parses the expressions, and puts each query behind those it
+/// refers to.
 fn plan(queries: &[Query]) -> Result<Plan<'_>, Refusal> {
     if queries.is_empty() {
         return Err(Refusal::missing("MetricDataQueries"));
@@ -186,6 +189,7 @@ enum Visit {
 }
 
 impl Plan<'_> {
+    /// Appends a query to the order, after those it refers to; refuses one that refers to itself.
     fn visit(&mut self, index: usize, indices: &BTreeMap<&str, usize>, state: &mut [Visit]) -> Result<(), Refusal> {
         let query = &self.queries[index];
         match state[index] {
@@ -211,6 +215,8 @@ impl Plan<'_> {
         self.values(window, &mut |_, _| Points::new()).map(drop)
     }
 
+    /// Computes the values of all queries, by id. `window` gives the window of a period in s,
+    /// `points` the points of a metric.
     fn values(&self, window: impl Fn(u32) -> Window, points: &mut impl FnMut(&MetricStat, &Window) -> Points) -> Result<BTreeMap<String, Value>, Refusal> {
         let (mut values, budget) = (BTreeMap::new(), Budget::default());
         for &index in &self.order {
@@ -333,6 +339,7 @@ impl Label<'_> {
         filled
     }
 
+    /// Returns the text for a placeholder; None for one that is not known.
     fn value(&self, name: &str) -> Option<String> {
         let values = || self.points.values().copied();
         // Rounded as the console shows it: to a thousandth, without zeros at the end.
@@ -350,6 +357,7 @@ impl Label<'_> {
         })
     }
 
+    /// Returns the text for the name in `PROP('...')`; None for an expression, which has none.
     fn property(&self, name: &str) -> Option<String> {
         let stat = self.stat?;
         Some(match name {

@@ -213,6 +213,7 @@ impl From<Statistic> for String {
 }
 
 impl fmt::Display for Statistic {
+    /// Writes the statistic as `from_str` reads it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Statistic::Percentile(percent) => write!(f, "p{percent}"),

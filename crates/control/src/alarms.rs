@@ -251,6 +251,8 @@ impl Alarms {
         self.by_name.get(name).ok_or_else(missing)
     }
 
+    /// Returns the changes that a command makes; changes nothing. An evaluation that finds the same
+    /// state, and one of an alarm that was deleted meanwhile, make none.
     pub(crate) fn decide(&self, request: &AlarmRequest) -> Result<Vec<AlarmChange>, ControlError> {
         let wall_ms = request.wall_ms;
         match &request.command {
@@ -291,6 +293,8 @@ impl Alarms {
         }
     }
 
+    /// Checks the definition, the actions and the tags of an alarm, and returns the change that
+    /// makes or replaces it. Tags count for a new alarm only.
     fn put(&self, spec: &AlarmSpec, tags: &BTreeMap<String, String>, wall_ms: u64) -> Result<Vec<AlarmChange>, ControlError> {
         spec.check().map_err(refused)?;
         for action in [&spec.ok_actions, &spec.alarm_actions, &spec.insufficient_data_actions].into_iter().flatten() {
@@ -312,6 +316,8 @@ impl Alarms {
         Ok(vec![AlarmChange::Put { wall_ms, spec: Box::new(spec.clone()), tags }])
     }
 
+    /// Applies a change, and adds its item to the history. A change of an alarm that does not exist
+    /// has no effect but for that.
     pub(crate) fn apply(&mut self, change: &AlarmChange) {
         match change {
             AlarmChange::Put { wall_ms, spec, tags } => self.configured(*wall_ms, spec, tags),
@@ -342,6 +348,8 @@ impl Alarms {
         }
     }
 
+    /// Makes an alarm in the state INSUFFICIENT_DATA, or replaces the definition of one that
+    /// exists, whose state, reason and tags stay.
     fn configured(&mut self, wall_ms: u64, spec: &AlarmSpec, tags: &BTreeMap<String, String>) {
         let name = spec.alarm_name.clone();
         let (done, kind) = match self.by_name.get_mut(&name) {
@@ -369,6 +377,8 @@ impl Alarms {
         self.note(wall_ms, &name, "ConfigurationUpdate", format!("Alarm \"{name}\" {done}"), json!({"version": "1.0", "type": kind}));
     }
 
+    /// Sets state and reason of an alarm; an item of history is added only if the state is another
+    /// one.
     fn state_set(&mut self, wall_ms: u64, name: &str, state: State, reason: &str, reason_data: Option<&str>) {
         let Some(alarm) = self.by_name.get_mut(name) else { return };
         let described = |state: State, reason: &str| json!({"stateValue": state.as_str(), "stateReason": reason});
@@ -385,6 +395,8 @@ impl Alarms {
         self.note(wall_ms, name, "StateUpdate", summary, json!({"version": "1.0", "oldState": before.1, "newState": described(state, reason)}));
     }
 
+    /// Appends an item to the history, and drops the oldest beyond [`MAX_ALARM_HISTORY`]. `kind` is
+    /// the HistoryItemType of CloudWatch.
     fn note(&mut self, wall_ms: u64, name: &str, kind: &str, summary: String, data: serde_json::Value) {
         let number = self.next_item;
         self.next_item += 1;
@@ -396,6 +408,8 @@ impl Alarms {
     }
 }
 
+/// Checks the length of the reason of a state and of its data, in characters, and that the data are
+/// JSON.
 fn check_reason(reason: &str, data: Option<&str>) -> Result<(), ControlError> {
     for (name, text, most) in [("StateReason", reason, MAX_REASON_CHARS), ("StateReasonData", data.unwrap_or(""), MAX_REASON_DATA_CHARS)] {
         let chars = text.chars().count();

@@ -297,6 +297,7 @@ impl Keys {
         deleted.map(|key| (key.deletion_ms.unwrap_or(now_ms), KeyChange::Deleted { key: key.id.clone() })).collect()
     }
 
+    /// Applies a change of a key, an alias or a grant at the lab time `at_ms`, Unix milliseconds.
     pub(crate) fn apply(&mut self, change: &KeyChange, at_ms: u64) {
         match change {
             KeyChange::Created { key, new } => {
@@ -347,6 +348,7 @@ pub fn of_ec2(error: ControlError) -> ControlError {
     }
 }
 
+/// Makes the refusal of a key that is pending deletion.
 fn pending(id: &str, arn: &str) -> ControlError {
     let hint = "Cancel its deletion first, then enable it.";
     refuse(ErrorKind::IncorrectState, id, "is a key that will be deleted", hint, "KMSInvalidStateException", format!("{arn} is pending deletion."))
@@ -417,6 +419,7 @@ fn end_grant(record: &KeyRecord, grant: &str) -> Result<Vec<KeyChange>, ControlE
     Err(refuse(ErrorKind::NotFound, grant, "is not a grant of this key", "List the grants.", "NotFoundException", message))
 }
 
+/// Checks the lengths of description and policy, in bytes, and the tags.
 fn check_new(new: &NewKey) -> Result<(), ControlError> {
     let NewKey { description, policy, tags, .. } = new;
     for (what, text, most) in [("description", description, MAX_DESCRIPTION), ("policy", policy, MAX_POLICY)] {
@@ -432,6 +435,7 @@ fn check_new(new: &NewKey) -> Result<(), ControlError> {
     })
 }
 
+/// Decides the creation of a key under the id `id`, up to [`MOST_KEYS`] of them.
 fn create(keys: &Keys, id: &str, new: &NewKey) -> Result<Vec<KeyChange>, ControlError> {
     check_new(new)?;
     if keys.keys.len() >= MOST_KEYS {
@@ -441,6 +445,7 @@ fn create(keys: &Keys, id: &str, new: &NewKey) -> Result<Vec<KeyChange>, Control
     Ok(vec![KeyChange::Created { key: id.to_string(), new: new.clone() }])
 }
 
+/// Decides that a key has the properties `new`; no change where it has them already.
 fn updated(record: &KeyRecord, new: NewKey) -> Result<Vec<KeyChange>, ControlError> {
     check_new(&new)?;
     Ok(if new == record.new { Vec::new() } else { vec![KeyChange::Updated { key: record.id.clone(), new }] })
@@ -454,6 +459,7 @@ fn set_state(record: &KeyRecord, settings: &Settings, state: KeyState) -> Result
     }
 }
 
+/// Decides that a key is deleted in `days` days. `at_ms` is lab time, Unix milliseconds.
 fn schedule(record: &KeyRecord, settings: &Settings, days: u32, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
     let (least, most) = DELETION_DAYS;
     if !(least..=most).contains(&days) {
@@ -467,6 +473,7 @@ fn schedule(record: &KeyRecord, settings: &Settings, days: u32, at_ms: u64) -> R
     Ok(vec![KeyChange::StateSet { key: record.id.clone(), state: KeyState::PendingDeletion, deletion_ms }])
 }
 
+/// Decides that a key is not deleted; it is disabled then (KMS API, CancelKeyDeletion).
 fn cancel(record: &KeyRecord, settings: &Settings) -> Result<Vec<KeyChange>, ControlError> {
     if record.state != KeyState::PendingDeletion {
         let message = format!("{} is not pending deletion.", key_arn(settings, &record.id));
@@ -476,6 +483,7 @@ fn cancel(record: &KeyRecord, settings: &Settings) -> Result<Vec<KeyChange>, Con
     Ok(vec![KeyChange::StateSet { key: record.id.clone(), state: KeyState::Disabled, deletion_ms: None }])
 }
 
+/// Checks the characters and the length of an alias, and that its name is not reserved for AWS.
 fn check_alias(alias: &str) -> Result<(), ControlError> {
     let name = alias.strip_prefix("alias/").unwrap_or_default();
     let allowed = |c: char| c.is_ascii_alphanumeric() || "/_-".contains(c);
@@ -499,6 +507,8 @@ fn check_alias(alias: &str) -> Result<(), ControlError> {
     Ok(())
 }
 
+/// Decides that an alias leads to a key. `exists` is true for UpdateAlias, which needs the alias,
+/// and false for CreateAlias, which refuses one that exists.
 fn set_alias(keys: &Keys, settings: &Settings, alias: &str, key: &KeyRecord, exists: bool) -> Result<Vec<KeyChange>, ControlError> {
     check_alias(alias)?;
     if key.state == KeyState::PendingDeletion {
@@ -520,6 +530,7 @@ fn set_alias(keys: &Keys, settings: &Settings, alias: &str, key: &KeyRecord, exi
     Ok(vec![KeyChange::AliasSet { alias: alias.to_string(), key: key.id.clone() }])
 }
 
+/// Decides a grant of a key; no change where the key has one with the same name and content.
 fn create_grant(key: &KeyRecord, grant: &Grant) -> Result<Vec<KeyChange>, ControlError> {
     if key.grants.len() >= MOST_GRANTS {
         let (rule, message) = (format!("a key has at most {MOST_GRANTS} grants"), format!("A key has at most {MOST_GRANTS} grants."));

@@ -42,6 +42,7 @@ impl Lab {
         Ok(events)
     }
 
+    /// Returns the changes that a command makes, from the state machine that it belongs to.
     fn changes(&self, command: &Command, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
         match command {
             Command::Key(KeyCommand::VolumeKey { volume, wrapped }) => {

@@ -59,6 +59,7 @@ impl Lab {
         }
     }
 
+    /// Makes the refusal of ids or names that no volume has, with EC2's sentence.
     fn unknown(&self, volumes: &[&str]) -> ControlError {
         let labels: Vec<&str> = self.volumes.values().take(NAMED_IN_ERRORS).map(VolumeRecord::label).collect();
         let hint = match (labels.is_empty(), self.volumes.len() - labels.len()) {

@@ -94,6 +94,8 @@ impl Tokens {
         Ok(TokenChange::Used { token: given.token.clone(), request: given.request.clone(), subject })
     }
 
+    /// Notes a token that was used at the lab time `at_ms`, Unix milliseconds, and forgets those
+    /// older than [`KEPT_MS`] beyond the newest [`KEPT_ANYWAY`].
     pub(crate) fn apply(&mut self, change: &TokenChange, at_ms: u64) {
         let TokenChange::Used { token, request, subject } = change;
         self.used.insert(token.clone(), UsedToken { request: request.clone(), subject: subject.clone() });
@@ -106,6 +108,7 @@ impl Tokens {
     }
 }
 
+/// Makes the refusal of a token that another request has used.
 fn mismatch(token: &str) -> ControlError {
     ControlError::new(
         ErrorKind::IdempotentParameterMismatch,

@@ -60,7 +60,8 @@ impl EventLog {
         }
     }
 
-    /// Notes what a change says, if it says anything. `lab` is the state before it.
+    /// Adds the event of a change to the log, if the change has one. `lab` is the state before the
+    /// change.
     pub(crate) fn note(&mut self, lab: &Lab, event: &Event, wall_ms: u64, ids: &mut impl FnMut() -> u64) {
         let Some(body) = describe(lab, event) else { return };
         let event = shaped(body, &lab.settings.region, wall_ms, [ids(), ids()]);
@@ -71,8 +72,8 @@ impl EventLog {
         self.keep(self.next, event);
     }
 
-    /// Lists at most `most` events from the number `from` on; how many of those asked for are no
-    /// longer kept; the number of the next.
+    /// Returns at most `most` events from the number `from` on, how many before them are no longer
+    /// kept, and the number from which to ask next.
     pub fn since(&self, from: u64, most: usize) -> (Vec<Value>, u64, u64) {
         let oldest = self.newest.front().map_or(self.next, |(number, _)| *number);
         let lost = oldest.saturating_sub(from);
@@ -100,6 +101,7 @@ struct Body {
     detail: Value,
 }
 
+/// Makes an event of EventBridge's shape. `random` are 128 bits for its id.
 fn shaped(body: Body, region: &str, wall_ms: u64, random: [u64; 2]) -> Value {
     let [high, low] = random;
     // A random UUID: version 4, variant 1 (RFC 9562, 5.4).
@@ -125,6 +127,8 @@ fn of_volume(volume: &VolumeId, event: &str, result: &str, cause: &str) -> Optio
     Some(Body { source: "aws.ec2", detail_type: "EBS Volume Notification", resources, detail })
 }
 
+/// Returns the content of the event that tells of a change; None for a change without one. `lab` is
+/// the state before the change.
 fn describe(lab: &Lab, event: &Event) -> Option<Body> {
     match &event.change {
         Change::VolumeReady { volume } => match lab.volumes.get(volume)?.status {
@@ -212,6 +216,7 @@ fn of_key(change: &KeyChange) -> Option<Body> {
     Some(Body { source: "aws.kms", detail_type, resources: vec![("kms", format!("key/{key}"))], detail })
 }
 
+/// Describes a change of an alarm's state or definition.
 fn of_alarm(lab: &Lab, change: &AlarmChange) -> Option<Body> {
     let alarm = lab.alarms.by_name.get(change.name());
     let resources = vec![("cloudwatch", format!("alarm:{}", change.name()))];
@@ -234,7 +239,7 @@ fn of_alarm(lab: &Lab, change: &AlarmChange) -> Option<Body> {
     }
 }
 
-/// Returns the detail of a change of an alarm's state: also what actions are given.
+/// Returns the detail of a change of an alarm's state, as its event has it and its actions get it.
 pub(crate) fn alarm_detail(before: &AlarmRecord, state: State, reason: &str, reason_data: Option<&str>, wall_ms: u64) -> Value {
     let state_json = |state: State, reason: &str, data: Option<&str>, ms: u64| {
         let mut fields = json!({"value": state.as_str(), "reason": reason, "timestamp": time_of(ms, SecondsFormat::Millis).replace('Z', "+0000")});

@@ -106,6 +106,7 @@ fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+/// Makes the refusal of a ciphertext, as KMS words it.
 fn invalid_ciphertext(rule: &str) -> Problem {
     let error = ControlError::new(
         ErrorKind::InvalidParameter,
@@ -229,6 +230,7 @@ impl Keyring {
         self.material.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
+    /// Returns the material of a key from its file, or from memory once it was read.
     fn material(&self, id: &str) -> io::Result<Material> {
         let mut cache = self.material.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(material) = cache.get(id) {

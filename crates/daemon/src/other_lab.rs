@@ -51,6 +51,8 @@ impl OtherLab {
         )
     }
 
+    /// Sends a call to the other lab and reads its answer, which may hold a key: it is wiped from
+    /// memory.
     fn call<T: DeserializeOwned>(&self, call: &str, args: &Value) -> Outcome<T> {
         let exchange = || -> io::Result<Zeroizing<Vec<u8>>> {
             let mut stream = UnixStream::connect(socket_of(&self.0))?;

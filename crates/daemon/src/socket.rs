@@ -100,6 +100,8 @@ impl Socket {
         }
     }
 
+    /// Serves a connection in a thread of its own; refuses a caller without permission, and one
+    /// beyond [`MOST_CALLERS`].
     fn take(&self, stream: UnixStream, engine: &Arc<Engine>, callers: &Arc<AtomicUsize>) {
         if let Err(why) = self.check_peer(&stream) {
             tracing::warn!("a caller was refused: {why}");
@@ -129,6 +131,8 @@ impl Socket {
         }
     }
 
+    /// Checks that the process at the other end runs as root, as the daemon's user, or in the group
+    /// of the socket.
     fn check_peer(&self, stream: &UnixStream) -> Result<(), String> {
         let peer = socket_peercred(stream).map_err(|error| format!("who calls is not known: {error}"))?;
         let (uid, gid) = (peer.uid.as_raw(), peer.gid.as_raw());
@@ -172,6 +176,7 @@ fn line(reader: &mut BufReader<&UnixStream>, stream: &UnixStream) -> io::Result<
     }
 }
 
+/// Answers the calls of a connection, line by line, until the caller ends it or the lab goes down.
 fn converse(stream: &UnixStream, engine: &Arc<Engine>) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let mut reader = BufReader::new(stream);
@@ -194,6 +199,8 @@ fn converse(stream: &UnixStream, engine: &Arc<Engine>) -> io::Result<()> {
     }
 }
 
+/// Does the call of a line. Returns its answer as a line of JSON, and what the connection does
+/// next.
 fn reply(engine: &Arc<Engine>, bytes: &[u8]) -> (String, After) {
     let request: Request = match serde_json::from_slice(bytes) {
         Ok(request) => request,

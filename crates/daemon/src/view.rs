@@ -58,6 +58,7 @@ pub fn modification(record: &VolumeRecord, modification: &Modification, settings
     }
 }
 
+/// Returns an attachment as callers see it.
 fn attachment(attachment: &Attachment, settings: &Settings) -> AttachmentView {
     let device = attachment.device.as_ref();
     let ceiling = device.and_then(|device| device.ceiling);
@@ -178,7 +179,7 @@ impl Volumes {
         FaultView { id: set.id.clone(), kind: set.kind.clone(), starts_at: wall(set.from), ends_at: wall(set.until), seed: set.seed }
     }
 
-    /// Balances of a volume, and the state that restores them.
+    /// Returns the balances of a volume, and the state that restores them.
     pub fn balance_view(&self, volume: &str) -> Outcome<BalanceView> {
         let record = self.ledger.find(volume)?;
         let balances = self.balances_of(&record).into_iter();

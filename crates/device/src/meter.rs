@@ -87,6 +87,7 @@ impl Sample {
         }
     }
 
+    /// Counts a request that took `took_ns`.
     fn count(&mut self, op: Op, bytes: u32, took_ns: u64, failed: bool) {
         self.ops[op as usize] += 1;
         self.bytes[op as usize] += u64::from(bytes);
@@ -238,6 +239,8 @@ impl Meter {
 }
 
 impl State {
+    /// Adds the time that a request waits for its cap, without the part that was counted for an
+    /// earlier one.
     fn exceed(&mut self, now: Nanos, decision: &Decision) {
         if decision.cap != Cap::None && decision.start > now {
             let cap = Cap::ALL.iter().position(|&cap| cap == decision.cap).unwrap_or(0);
@@ -248,6 +251,7 @@ impl State {
         }
     }
 
+    /// Adds the time since the last change to the queue, or to the idle time.
     fn pass(&mut self, now: u64) {
         let gap = now.saturating_sub(self.changed);
         self.changed = self.changed.max(now);

@@ -75,7 +75,8 @@ impl Recorder {
         self.shared.lock().broken.clone()
     }
 
-    /// Ends it: how many requests it has. An error when not all could be written.
+    /// Ends the record, and returns the number of its requests. An error when not all could be
+    /// written.
     pub fn finish(mut self) -> io::Result<u64> {
         let outcome = self.end();
         let waiting = self.shared.lock();
@@ -86,6 +87,7 @@ impl Recorder {
         }
     }
 
+    /// Lets the thread write what waits, and waits for its end.
     fn end(&mut self) -> io::Result<()> {
         self.shared.lock().stopping = true;
         self.shared.wake.notify_one();
@@ -108,6 +110,8 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes the header in `bytes` and then the frames that wait, every [`WRITE_EVERY`], until the
+    /// record ends. An error breaks the record.
     fn serve(&self, mut file: File, mut bytes: Vec<u8>) -> io::Result<()> {
         loop {
             let mut waiting = self.lock();

@@ -149,6 +149,8 @@ impl<T: Send + 'static> Shared<T> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Hands over what is due, and sleeps or spins until the next deadline, until the timer is
+    /// stopped and nothing waits.
     fn serve(&self) {
         let mut margin = Margin::default();
         let mut due: Vec<Due<T>> = Vec::new();
@@ -188,6 +190,8 @@ impl<T: Send + 'static> Shared<T> {
         }
     }
 
+    /// Sleeps until the margin before the deadline `next`, or until a push or the stop wakes it,
+    /// and learns how late it woke. Times are ns of device time.
     fn sleep<'a>(&'a self, queue: MutexGuard<'a, Queue<T>>, next: u64, now: u64, margin: &mut Margin) -> MutexGuard<'a, Queue<T>> {
         self.sleeping_for.store(next, Ordering::Release);
         let queue = if next == u64::MAX {

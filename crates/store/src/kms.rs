@@ -97,6 +97,8 @@ impl RemoteKey {
         BASE64_STANDARD.decode(text.as_bytes()).map(Zeroizing::new).map_err(|_| away("its Plaintext is not base64"))
     }
 
+    /// Calls an operation of KMS and returns its answer as JSON. The request, which may hold a key,
+    /// is overwritten in memory.
     fn call(&self, operation: &str, body: Value) -> Result<Value, RemoteError> {
         let mut text = body.to_string();
         wipe(body);
@@ -118,6 +120,7 @@ impl RemoteKey {
         Err(crate::without_aws())
     }
 
+    /// Signs a request and sends it; returns the HTTP status and the body of the answer.
     #[cfg(feature = "aws")]
     fn send(&self, operation: &str, body: &[u8]) -> io::Result<(u16, Zeroizing<Vec<u8>>)> {
         let allow_http = check_endpoint(&self.endpoint)?;

@@ -115,6 +115,8 @@ impl Raid {
         self.locks[(key % LOCKS as u64) as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the place of a piece against other writes and a rebuild; None in RAID 0, which needs
+    /// no lock.
     fn lock(&self, piece: &Piece) -> Option<MutexGuard<'_, ()>> {
         // RAID 0 has nothing that must stay equal. RAID 5 locks by row, the others by the place of
         // the first copy.
@@ -140,6 +142,7 @@ impl Raid {
         Ok(())
     }
 
+    /// Reads a piece from a member that has it, or in RAID 5 from all the others.
     fn read_piece(&self, piece: &Piece, buffer: &mut [u8]) -> io::Result<()> {
         let states = self.states();
         if let Some(&(member, offset)) = piece.copies.iter().find(|&&(member, _)| readable(&states, member)) {
@@ -154,6 +157,7 @@ impl Raid {
         }
     }
 
+    /// Changes all copies of a piece, or its data and parity. Fails if no readable copy is left.
     fn put_piece(&self, piece: &Piece, what: What<'_>) -> io::Result<()> {
         let states = self.states();
         let _held = self.lock(piece);
@@ -185,6 +189,8 @@ impl Raid {
         result
     }
 
+    /// Changes a piece of RAID 5 and its parity: from the old data and parity, or from all other
+    /// members where one of the two cannot be read or the parity may be wrong.
     fn put_with_parity(&self, states: &[MemberData], piece: &Piece, parity: usize, what: What<'_>) -> io::Result<()> {
         let (member, offset) = piece.copies[0];
         let bytes = piece.bytes as usize;
@@ -265,8 +271,8 @@ impl Raid {
     }
 
     /// Copies the bytes that `index` must have in `[offset, offset + REBUILD_STEP)` from the other
-    /// members; how many bytes were written (holes are not). The member must be `Rebuilding`, the
-    /// offset a multiple of the step.
+    /// members. Returns the number of bytes written; holes are not. The member must be
+    /// `Rebuilding`, the offset a multiple of the step.
     pub fn rebuild_step(&self, index: usize, offset: u64) -> io::Result<u64> {
         if self.level == RaidLevel::Raid0 {
             return Err(lost());
@@ -295,6 +301,7 @@ impl Raid {
         Ok(written)
     }
 
+    /// Writes data to a member, zeros as a hole; returns the number of bytes written, 0 for a hole.
     fn put_back(&self, index: usize, offset: u64, data: &[u8]) -> io::Result<u64> {
         if data.iter().all(|&byte| byte == 0) {
             self.members[index].discard(offset, data.len() as u64)?;
@@ -376,6 +383,7 @@ impl Backing for Raid {
         self.clear(offset, bytes, What::Zeros)
     }
 
+    /// Grows each member and then the array; a raid10f2 array cannot grow.
     fn grow(&self, bytes: u64) -> io::Result<()> {
         if bytes < self.bytes() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{bytes} bytes are fewer than its {}: a volume never shrinks", self.bytes())));
@@ -395,6 +403,8 @@ impl Backing for Raid {
         self.members.iter().map(|member| member.allocated()).sum()
     }
 
+    /// Asks each member for the rows that contain the range; true behind the last row that has a
+    /// chunk of every member.
     fn may_hold_data(&self, offset: u64, bytes: u64) -> bool {
         let end = offset.saturating_add(bytes);
         // Behind the rows that have a chunk of every member the places are others.

@@ -102,6 +102,7 @@ impl Backing for SparseFile {
         self.punch(FallocateFlags::PUNCH_HOLE, offset, bytes)
     }
 
+    /// Zeros a range by fallocate(2), or by writing zeros on a file system without zero ranges.
     fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
         match self.punch(FallocateFlags::ZERO_RANGE, offset, bytes) {
             // tmpfs and some others know no zero range.
@@ -118,6 +119,7 @@ impl Backing for SparseFile {
         }
     }
 
+    /// Makes the file longer, and durable.
     fn grow(&self, bytes: u64) -> io::Result<()> {
         let now = self.bytes();
         if bytes < now {

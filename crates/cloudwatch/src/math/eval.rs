@@ -39,6 +39,7 @@ impl Expr {
         Ok(value)
     }
 
+    /// Computes the value, without counting its points.
     fn computed(&self, context: &Context<'_>) -> Result<Value, MathError> {
         match &self.tree {
             Tree::Number(number) => Ok(Value::Number(*number)),

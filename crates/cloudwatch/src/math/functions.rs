@@ -120,6 +120,7 @@ impl Call<'_> {
         }
     }
 
+    /// Applies a function to a number, or to each value of a series or array.
     fn each_number(&self, change: impl Fn(f64) -> f64) -> Outcome {
         self.counted(1, 1)?;
         Ok(match self.argument(0)? {
@@ -129,6 +130,7 @@ impl Call<'_> {
         })
     }
 
+    /// Applies a function to a series, or to each series of an array.
     fn each_series(&self, change: impl Fn(&Series) -> Series) -> Outcome {
         self.counted(1, 1)?;
         match self.argument(0)? {
@@ -138,6 +140,7 @@ impl Call<'_> {
         }
     }
 
+    /// Computes FILL: a value for each period without a point.
     fn fill(&self) -> Outcome {
         self.counted(2, 2)?;
         let way = match self.word(1).as_deref() {
@@ -160,6 +163,7 @@ impl Call<'_> {
         }
     }
 
+    /// Computes IF: point by point for a series, and as a whole for a number.
     fn condition(&self) -> Outcome {
         self.counted(3, 3)?;
         let branches = [self.argument(1)?, self.argument(2)?];
@@ -190,6 +194,7 @@ impl Call<'_> {
         }
     }
 
+    /// Computes METRICS: the metrics of the request whose ids contain a text, or all.
     fn metrics(&self) -> Outcome {
         self.counted(0, 1)?;
         let part = match self.arguments.first().map(|argument| &argument.tree) {
@@ -213,6 +218,7 @@ impl Call<'_> {
         Ok(Value::Series(Series { name: "TIME_SERIES".to_string(), period_s: window.period_s, points }))
     }
 
+    /// Computes SORT: an array by a statistic of each series, cut to the number of argument 4.
     fn sorted(&self) -> Outcome {
         self.counted(3, 4)?;
         let mut array = self.array_of(0)?;
@@ -278,6 +284,7 @@ fn reduce(name: &str, values: impl Iterator<Item = f64> + Clone) -> f64 {
     }
 }
 
+/// Computes RATE (change a second), DIFF or DIFF_TIME (s) from each point to the one before.
 fn differences(name: &str, series: &Series) -> Series {
     let pairs = series.points.iter().zip(series.points.iter().skip(1));
     series.with(pairs.map(|((before_s, before), (t_s, value))| {
@@ -291,6 +298,7 @@ fn differences(name: &str, series: &Series) -> Series {
     }))
 }
 
+/// Computes RUNNING_SUM: at each point the sum of the points up to it.
 fn running_sum(series: &Series) -> Series {
     let mut sum = 0.0;
     let sums: Vec<(i64, f64)> = series
@@ -312,6 +320,8 @@ enum Fill {
 }
 
 impl Fill {
+    /// Returns the points, with a value for each of the periods (Unix seconds) that has none, where
+    /// there is one.
     fn filled(&self, points: &Points, periods: impl Iterator<Item = i64>) -> Points {
         let mut filled = points.clone();
         for t_s in periods.filter(|t_s| !points.contains_key(t_s)) {

@@ -148,6 +148,7 @@ enum Token {
 }
 
 impl Token {
+    /// Returns the token as an error names it.
     fn quoted(&self) -> String {
         match self {
             Token::Number(number) => format!("'{number}'"),
@@ -160,6 +161,7 @@ impl Token {
     }
 }
 
+/// Splits an expression into tokens, each with the number of its first character, from 1.
 fn tokens(text: &str) -> Result<Vec<(usize, Token)>, MathError> {
     let chars: Vec<char> = text.chars().collect();
     if chars.len() > MAX_EXPRESSION_CHARS {
@@ -270,6 +272,7 @@ impl Parser {
         }
     }
 
+    /// Reads operations of a row of [`LEVELS`] and tighter ones.
     fn level(&mut self, level: usize) -> Result<Expr, MathError> {
         let Some(operators) = LEVELS.get(level) else { return self.sign() };
         let mut lhs = self.level(level + 1)?;
@@ -285,6 +288,7 @@ impl Parser {
         }
     }
 
+    /// Reads a power, with any number of minus signs before it.
     fn sign(&mut self) -> Result<Expr, MathError> {
         self.deeper()?;
         let expr = match self.peek() {
@@ -298,6 +302,7 @@ impl Parser {
         Ok(expr)
     }
 
+    /// Reads an atom, and its exponent if it has one.
     fn power(&mut self) -> Result<Expr, MathError> {
         let base = self.atom()?;
         match self.peek() {
@@ -318,6 +323,7 @@ impl Parser {
         }
     }
 
+    /// Reads a number, a text, a name, a call, a list, or an expression in brackets.
     fn atom(&mut self) -> Result<Expr, MathError> {
         let (at, token) = self.take();
         let tree = match token {

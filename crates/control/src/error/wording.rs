@@ -25,6 +25,7 @@ pub(crate) fn of_catalog(error: &CatalogError) -> Option<(&'static str, String)>
     }
 }
 
+/// Returns the error code and the sentence of EC2 for a limit of a volume type that is broken.
 fn of_limit(volume_type: &str, broken: BrokenLimit) -> (&'static str, String) {
     match broken {
         BrokenLimit::SizeTooSmall { gib, least } => (VALUE, format!("Volume of {gib}GiB is too small; minimum is {least}GiB.")),

@@ -34,6 +34,8 @@ impl FastRestore {
         empty.entered(FastRestoreState::Enabling, at_ms)
     }
 
+    /// Returns the fast restore after it entered a state at `at_ms`; its bucket is full when it is
+    /// enabled.
     fn entered(&self, state: FastRestoreState, at_ms: u64) -> FastRestore {
         let mut after = FastRestore { state, since_ms: at_ms, ..self.clone() };
         after.entered_ms[state as usize] = Some(at_ms);
@@ -49,7 +51,8 @@ impl FastRestore {
         (GIB_PER_CREDIT / self.size_gib.max(1)).clamp(1, MOST_CREDITS)
     }
 
-    /// Credits at a lab time, in millionths.
+    /// Returns the credits at a lab time (Unix milliseconds), in millionths: those that were
+    /// counted last and those earned since, up to a full bucket.
     pub fn credits_millionths(&self, now_ms: u64) -> u64 {
         let an_hour = (GIB_PER_CREDIT * MILLIONTHS / self.size_gib.max(1)).min(MOST_CREDITS * MILLIONTHS);
         let earned = u128::from(now_ms.saturating_sub(self.credits_at_ms)) * u128::from(an_hour) / u128::from(HOUR_MS);
@@ -75,10 +78,12 @@ impl FastRestore {
     }
 }
 
+/// Makes the change that gives a snapshot this fast restore in a zone.
 fn set(snapshot: &SnapshotId, zone: &str, fast: FastRestore) -> SnapshotChange {
     SnapshotChange::FastRestoreSet { snapshot: snapshot.clone(), zone: zone.to_string(), fast: Some(fast) }
 }
 
+/// Checks that a zone is the one of the lab.
 fn check_zone(lab: &Lab, zone: &str) -> Result<(), ControlError> {
     if zone == lab.settings.zone() {
         return Ok(());
@@ -92,6 +97,8 @@ fn find_restore<'a>(all: &'a Snapshots, snapshot: &SnapshotId, zone: &str) -> Op
     all.fast.get(snapshot)?.get(zone)
 }
 
+/// Decides that fast restore of a completed snapshot begins in a zone, for up to [`MOST_SNAPSHOTS`]
+/// snapshots at once; no change where it is on already.
 pub(crate) fn enable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     check_zone(lab, zone)?;
     check_completed(record)?;
@@ -111,6 +118,7 @@ pub(crate) fn enable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64)
     Ok(vec![set(&record.id, zone, FastRestore::new(record.of.size_gib, at_ms))])
 }
 
+/// Decides that fast restore of a snapshot ends in a zone; no change where it has ended already.
 pub(crate) fn disable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     check_zone(lab, zone)?;
     match find_restore(&lab.snapshots, &record.id, zone) {

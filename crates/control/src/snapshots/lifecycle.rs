@@ -34,6 +34,8 @@ pub(crate) fn create(lab: &Lab, request: &SnapshotRequest, at_ms: u64, ids: &mut
     create_for(lab, request, None, at_ms, ids)
 }
 
+/// Decides a snapshot of each volume that is named, all of one instant: all or none. `schedule` is
+/// the schedule that asks for them, `at_ms` the lab time in Unix milliseconds.
 pub(crate) fn create_for(
     lab: &Lab,
     request: &SnapshotRequest,
@@ -86,6 +88,7 @@ fn key_of(record: &VolumeRecord) -> Option<SnapshotKey> {
     Some(SnapshotKey { key: encryption.key.clone(), wrapped: encryption.wrapped.clone(), context: record.id.to_string() })
 }
 
+/// Checks that a volume is available or in use, and is not an instance store.
 pub(crate) fn check_volume(record: &VolumeRecord) -> Result<(), ControlError> {
     match record.status {
         VolumeStatus::Available | VolumeStatus::InUse => {}
@@ -106,6 +109,8 @@ fn check_size(record: &VolumeRecord) -> Result<(), ControlError> {
     Err(refusal(ErrorKind::Unsupported, "UnsupportedOperation", message, record.label(), "Copy its data to a smaller volume."))
 }
 
+/// Refuses a snapshot of a volume that has too many pending ones, or one that began less than
+/// [`PENDING_APART_MS`] before.
 fn check_pending(all: &Snapshots, record: &VolumeRecord, at_ms: u64) -> Result<(), ControlError> {
     let mine = || all.pending.iter().filter_map(|id| all.records.get(id)).filter(|other| other.of.volume.as_ref() == Some(&record.id));
     let hdd = record.spec.members.iter().any(|member| matches!(member.volume_type, VolumeType::St1 | VolumeType::Sc1));
@@ -140,6 +145,8 @@ fn check_description(description: &str) -> Result<(), ControlError> {
     Err(ControlError::invalid(description, rule, "EC2 API text: CreateSnapshot", "Shorten it, and leave out line breaks."))
 }
 
+/// Decides a copy of a completed snapshot. The request has the size of a snapshot that lies in
+/// another object store.
 pub(crate) fn copy(all: &Snapshots, request: &CopyRequest, ids: &mut dyn FnMut() -> u64) -> Result<Vec<SnapshotChange>, ControlError> {
     let source: SnapshotId = request.snapshot.parse()?;
     let (size_gib, description) = match (&request.store, request.size_gib) {
@@ -168,6 +175,8 @@ pub(crate) fn copy(all: &Snapshots, request: &CopyRequest, ids: &mut dyn FnMut()
     Ok(vec![SnapshotChange::Started { snapshot: id, new }])
 }
 
+/// Decides a snapshot whose blocks are put one by one, over those of a completed parent if the
+/// request names one.
 pub(crate) fn start(all: &Snapshots, request: &DirectRequest, ids: &mut dyn FnMut() -> u64) -> Result<Vec<SnapshotChange>, ControlError> {
     if !(1..=MAX_GIB).contains(&request.size_gib) {
         let rule = format!("a snapshot has 1 to {MAX_GIB} GiB");
@@ -198,6 +207,7 @@ pub(crate) fn start(all: &Snapshots, request: &DirectRequest, ids: &mut dyn FnMu
     Ok(vec![SnapshotChange::Started { snapshot: id, new }])
 }
 
+/// Returns a snapshot, which must be pending.
 fn pending<'a>(all: &'a Snapshots, snapshot: &SnapshotId) -> Result<&'a SnapshotRecord, ControlError> {
     let record = all.find(snapshot.as_str())?;
     if record.state == SnapshotState::Pending {
@@ -215,6 +225,8 @@ pub(crate) fn progress(all: &Snapshots, snapshot: &SnapshotId, percent: u8, wait
     Ok(changed.then(|| SnapshotChange::Progress { snapshot: snapshot.clone(), percent, waits: waits.map(str::to_string) }).into_iter().collect())
 }
 
+/// Decides that a pending snapshot is completed. `stored_bytes` were stored for it, `full_bytes`
+/// are those of all its blocks.
 pub(crate) fn completed(
     all: &Snapshots,
     snapshot: &SnapshotId,
@@ -236,6 +248,8 @@ pub(crate) fn abandon(all: &Snapshots, snapshots: &[SnapshotId]) -> Result<Vec<S
     snapshots.iter().map(gone).collect()
 }
 
+/// Decides that a snapshot is moved to the recycle bin where a retention rule keeps it, and is
+/// deleted otherwise.
 pub(crate) fn delete(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     check_deletable(all, record, at_ms)?;
     if record.state == SnapshotState::Completed {
@@ -246,6 +260,8 @@ pub(crate) fn delete(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> Re
     Ok(vec![SnapshotChange::DeletionStarted { snapshot: record.id.clone() }])
 }
 
+/// Refuses a snapshot that is locked at `at_ms`, and one that a pending copy or a pending snapshot
+/// of the EBS direct API is made from.
 fn check_deletable(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> Result<(), ControlError> {
     if let Some(lock) = record.lock.as_ref().filter(|lock| lock.holds(at_ms)) {
         let message = format!("The snapshot '{}' is locked in {} mode and can't be deleted.", record.id, lock.mode.as_str());
@@ -279,6 +295,8 @@ pub(crate) fn tag(record: &SnapshotRecord, request: &TagRequest) -> Result<Vec<S
     Ok(vec![SnapshotChange::TagsChanged { snapshot: record.id.clone(), set, remove }])
 }
 
+/// Decides the accounts that may make volumes from a snapshot: `add` are added after `remove` were
+/// removed.
 pub(crate) fn share(record: &SnapshotRecord, add: &[String], remove: &[String]) -> Result<Vec<SnapshotChange>, ControlError> {
     let account = |text: &&String| text.len() != 12 || !text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(wrong) = add.iter().chain(remove).find(account) {

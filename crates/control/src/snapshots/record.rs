@@ -183,6 +183,8 @@ pub struct SnapshotRecord {
 }
 
 impl SnapshotRecord {
+    /// Makes the record of a pending snapshot that began at the lab time `started_ms`, Unix
+    /// milliseconds.
     pub(crate) fn new(id: SnapshotId, of: NewSnapshot, started_ms: u64) -> SnapshotRecord {
         SnapshotRecord {
             id,

@@ -69,7 +69,7 @@ impl Snapshots {
         })
     }
 
-    /// Snapshots that are not in the recycle bin, by id.
+    /// Returns the snapshots that are not in the recycle bin, by id.
     pub fn listed(&self) -> impl Iterator<Item = &SnapshotRecord> {
         self.records.values().filter(|record| !self.bin.contains_key(&record.id))
     }
@@ -79,6 +79,8 @@ impl Snapshots {
         self.schedules.values().filter(|schedule| schedule.enabled && schedule.next_ms <= now_ms).map(|schedule| schedule.name.clone()).collect()
     }
 
+    /// Applies a change of a snapshot, a rule, a schedule or a region at the lab time `at_ms`, Unix
+    /// milliseconds.
     pub(crate) fn apply(&mut self, change: &SnapshotChange, at_ms: u64) {
         match change {
             SnapshotChange::Started { snapshot, new } => {
@@ -116,6 +118,7 @@ impl Snapshots {
         }
     }
 
+    /// Applies a change of the record of a snapshot; none without a record.
     fn change(&mut self, snapshot: &SnapshotId, change: &SnapshotChange, at_ms: u64) {
         if matches!(change, SnapshotChange::Completed { .. } | SnapshotChange::Failed { .. }) {
             self.pending.remove(snapshot);
@@ -156,6 +159,7 @@ impl Snapshots {
         }
     }
 
+    /// Moves a snapshot to those whose objects are being removed, with the name of its chain.
     fn forget(&mut self, snapshot: &SnapshotId) {
         if let Some(record) = self.records.remove(snapshot) {
             self.deleting.insert(snapshot.clone(), record.of.chain);

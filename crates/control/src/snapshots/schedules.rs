@@ -24,6 +24,8 @@ const MOST_SCHEDULES: usize = 100;
 /// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
+/// Decides a schedule, new or in place of the one of its name. Its first run is an interval after
+/// `at_ms`; one whose interval stays keeps its next run.
 pub(crate) fn set(all: &Snapshots, request: &ScheduleRequest, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     retention::check_name(&request.name)?;
     let invalid = |value: String, rule: String, hint: &str| Err(ControlError::invalid(value, rule, LAB_RULE, hint));
@@ -117,8 +119,9 @@ pub(crate) fn after_completion(all: &Snapshots, completed: &SnapshotId, at_ms: u
     }
 }
 
-/// Decides the deletion of completed snapshots of a volume that its schedule no longer keeps with
-/// `more` that are not completed yet.
+/// Decides the deletion of those completed snapshots of a volume that its schedule no longer keeps.
+/// `more` snapshots count as kept in addition: they are completed now, and the records do not say
+/// so yet.
 fn delete_old(all: &Snapshots, schedule: &Schedule, volume: &VolumeId, more: usize, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     let is_of_it = |record: &&SnapshotRecord| {
         let of_schedule = record.of.schedule.as_deref() == Some(&schedule.name) && record.of.volume.as_ref() == Some(volume);

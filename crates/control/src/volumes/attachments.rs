@@ -19,6 +19,7 @@ use headrace_catalog::MAX_MEMBERS;
 /// Longest attach name. A rule of the lab: EC2's own names have at most nine characters.
 const MAX_NAME_CHARS: usize = 32;
 
+/// Decides that a volume is attached, under the name of the request or the first free one.
 pub(crate) fn attach(
     record: &VolumeRecord,
     request: &AttachRequest,
@@ -103,6 +104,8 @@ fn ec2_name(given: &str) -> Result<&str, ControlError> {
     Err(error.says("InvalidParameterValue", message))
 }
 
+/// Refuses an attach name that another volume has, and that of the root device. `given` is the name
+/// as the caller wrote it, `name` the same without `/dev/`.
 fn checked_attach_name(given: &str, name: &str, all: &Volumes) -> Result<String, ControlError> {
     let taken = match attach_name_taken(name, all) {
         Some(record) => format!("is the attach name of {}", record.label()),
@@ -127,6 +130,8 @@ fn free_attach_name(all: &Volumes) -> Result<String, ControlError> {
     })
 }
 
+/// Decides that the device of a volume is there, the first time or again after a restart of the
+/// daemon.
 pub(crate) fn attached(record: &VolumeRecord, device: &AttachedDevice) -> Result<Vec<Change>, ControlError> {
     let attachment = attachment_of(record)?;
     match attachment.state {
@@ -143,6 +148,8 @@ pub(crate) fn attach_failed(record: &VolumeRecord, reason: &str) -> Result<Vec<C
     }
 }
 
+/// Decides that a volume is detached. With force one that is attaching or detaching is detached
+/// too, once.
 pub(crate) fn detach(record: &VolumeRecord, request: &DetachRequest, settings: &Settings) -> Result<Vec<Change>, ControlError> {
     let attachment = attachment_of(record)?;
     settings.check_instance_id(request.instance.as_deref())?;
@@ -187,6 +194,7 @@ pub(crate) fn not_attached(record: &VolumeRecord) -> ControlError {
     error.says("IncorrectState", format!("Volume '{}' is in the '{status}' state.", record.id))
 }
 
+/// Makes the refusal of an attachment whose state does not allow the command.
 fn wrong_state(record: &VolumeRecord, state: AttachmentState) -> ControlError {
     let rule = format!("is {}, which must end first", state.as_str());
     let hint = match state {

@@ -19,7 +19,8 @@ pub(crate) fn per_million(percent: f64) -> Result<u32, ControlError> {
     Ok((percent * PER_PERCENT).round() as u32)
 }
 
-/// Sets the balance of one member or of all that have one.
+/// Returns the changes that set the balance, millionths of the capacity, of one member or of all
+/// members with credits. Fails if there is none with credits.
 pub(crate) fn balance_changes(
     volume: &VolumeId,
     spec: &StorageSpec,
@@ -43,6 +44,8 @@ pub(crate) fn balance_changes(
     Ok(changes)
 }
 
+/// Decides the credit balance of a member, or of all members with credits, in percent of the
+/// capacity.
 pub(crate) fn set_balance(record: &VolumeRecord, settings: &Settings, member: Option<u32>, percent: f64) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
     if let Some(member) = member {
@@ -52,6 +55,8 @@ pub(crate) fn set_balance(record: &VolumeRecord, settings: &Settings, member: Op
     balance_changes(&record.id, &record.spec, &limits, member, per_million(percent)?)
 }
 
+/// Decides that a member keeps `caps_percent` of its caps and answers each request `extra_ms`
+/// later; 100 % and 0 ms restore it.
 pub(crate) fn slow_member(record: &VolumeRecord, member: u32, caps_percent: f64, extra_ms: f64) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
     let index = record.member_index(member)?;
@@ -65,6 +70,7 @@ pub(crate) fn slow_member(record: &VolumeRecord, member: u32, caps_percent: f64,
     Ok(vec![Change::MemberSlowed { volume: record.id.clone(), member, caps_per_mille, extra_latency_us }])
 }
 
+/// Decides that a member is lost, and with it every member in rebuild that reads from it.
 pub(crate) fn fail_member(record: &VolumeRecord, member: u32) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
     let index = record.member_index(member)?;
@@ -79,6 +85,8 @@ pub(crate) fn fail_member(record: &VolumeRecord, member: u32) -> Result<Vec<Chan
     Ok(lost.map(|member| Change::MemberFailed { volume: record.id.clone(), member: member as u32 }).collect())
 }
 
+/// Decides that a slow member performs as its limits say again, or that a lost member of an array
+/// without redundancy is back.
 pub(crate) fn restore_member(record: &VolumeRecord, member: u32) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
     let index = record.member_index(member)?;
@@ -93,6 +101,8 @@ pub(crate) fn restore_member(record: &VolumeRecord, member: u32) -> Result<Vec<C
     Ok(vec![Change::MemberRestored { volume: record.id.clone(), member }])
 }
 
+/// Decides that an empty volume takes the place of a member and is filled from the others, with at
+/// most `mib_s` MiB/s.
 pub(crate) fn replace_member(record: &VolumeRecord, member: u32, mib_s: Option<u64>) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
     let index = record.member_index(member)?;
@@ -125,6 +135,7 @@ pub(crate) fn replace_member(record: &VolumeRecord, member: u32, mib_s: Option<u
     Ok(vec![Change::MemberReplaced { volume: record.id.clone(), member, total_bytes, mib_s }])
 }
 
+/// Decides the progress of a rebuild, bytes; fewer than before where a restart began it again.
 pub(crate) fn member_rebuilding(record: &VolumeRecord, member: u32, done_bytes: u64) -> Result<Vec<Change>, ControlError> {
     let index = rebuilding(record, member)?;
     match record.members[index].state {
@@ -141,6 +152,7 @@ pub(crate) fn member_rebuilt(record: &VolumeRecord, member: u32) -> Result<Vec<C
     Ok(vec![Change::MemberRebuilt { volume: record.id.clone(), member }])
 }
 
+/// Returns the index of a member, which must be in rebuild.
 fn rebuilding(record: &VolumeRecord, member: u32) -> Result<usize, ControlError> {
     record.check_usable()?;
     let index = record.member_index(member)?;
@@ -150,6 +162,7 @@ fn rebuilding(record: &VolumeRecord, member: u32) -> Result<usize, ControlError>
     }
 }
 
+/// Makes the refusal of a member that is lost or in rebuild.
 fn lost(record: &VolumeRecord, index: usize) -> ControlError {
     let rule = match record.members[index].state {
         MemberState::Rebuilding { .. } => "is being rebuilt",

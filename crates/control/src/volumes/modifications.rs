@@ -94,6 +94,8 @@ pub(crate) fn modify(
     Ok(vec![Change::ModificationStarted { volume: record.id.clone(), modification }])
 }
 
+/// Refuses a volume of a day on which volumes could not be modified, and one whose earlier
+/// modification is not completed.
 fn check_modifiable(record: &VolumeRecord) -> Result<(), ControlError> {
     if let Some(since) = Catalog::embedded().rule("modify_volume", "available").and_then(|rule| rule.from).filter(|&since| record.as_of < since) {
         return Err(ControlError::new(
@@ -117,6 +119,8 @@ fn check_modifiable(record: &VolumeRecord) -> Result<(), ControlError> {
     Err(error.says("IncorrectModificationState", message))
 }
 
+/// Returns the storage of a volume after a change of its members. Fails if nothing changes, a limit
+/// is broken, or the array cannot grow.
 fn resolve_target(record: &VolumeRecord, settings: &Settings, change: &MemberChange) -> Result<StorageSpec, ControlError> {
     let limits = record.limits(settings)?;
     let mut members = Vec::with_capacity(limits.len());
@@ -156,6 +160,7 @@ fn resolve_target(record: &VolumeRecord, settings: &Settings, change: &MemberCha
     Ok(to)
 }
 
+/// Decides that a modification in state modifying failed.
 pub(crate) fn modify_failed(record: &VolumeRecord, reason: &str) -> Result<Vec<Change>, ControlError> {
     match record.modification() {
         Some(modification) if modification.state == ModificationState::Modifying => {
@@ -202,7 +207,7 @@ impl MemberChange {
     }
 }
 
-/// Returns the size of each member that makes an array of `size` GiB.
+/// Returns the size of each member, GiB, that makes an array of `size` GiB.
 fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
     let now = record.size_gib();
     if size < now {
@@ -276,6 +281,8 @@ pub fn next_allowed_ms(record: &VolumeRecord) -> u64 {
     rate_rule(record).2.unwrap_or(0).max(completed)
 }
 
+/// Refuses a modification that comes too soon after the ones before. `at_ms` is lab time, Unix
+/// milliseconds.
 fn check_rate(record: &VolumeRecord, at_ms: u64) -> Result<(), ControlError> {
     let (name, text, next_ms) = rate_rule(record);
     match next_ms {

@@ -28,6 +28,8 @@ struct Page<'a, Id, Record> {
     next: Option<Id>,
 }
 
+/// Returns the records that changed since the version of `args`, or, where that is not known or
+/// they are too many, a page of all records.
 fn select_changed<'a, Id, Record>(changes: &Changes<Id>, all: &'a BTreeMap<Id, Record>, args: &Since) -> Outcome<Page<'a, Id, Record>>
 where
     Id: Clone + Eq + Hash + Ord + std::fmt::Display + FromStr<Err = headrace_control::ControlError>,
@@ -60,7 +62,7 @@ pub(crate) fn volumes(engine: &Engine, args: &Since) -> Outcome<Answer> {
     json(VolumeChanges { version, whole, volumes, gone, next: next.map(|id| id.to_string()) })
 }
 
-/// Snapshots that changed since a version, or all; those in the recycle bin too.
+/// Returns the snapshots that changed since a version, or all, those in the recycle bin included.
 pub(crate) fn snapshots(engine: &Engine, args: &Since) -> Outcome<Answer> {
     let now_ms = engine.ledger.lab_ms();
     let answer = engine.ledger.state(|state| {
@@ -73,6 +75,7 @@ pub(crate) fn snapshots(engine: &Engine, args: &Since) -> Outcome<Answer> {
     json(answer)
 }
 
+/// Returns the facts about volumes that change only with an event of the lab.
 fn facts(engine: &Engine, records: &[VolumeRecord]) -> Vec<VolumeFacts> {
     let settings = engine.ledger.lab(|lab| lab.settings.clone());
     let (zone, zone_id) = (settings.zone(), settings.zone_id());

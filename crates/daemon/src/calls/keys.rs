@@ -79,6 +79,7 @@ fn grant_view(grant: &Grant) -> KeyGrant {
     KeyGrant { id, grantee, retiring, operations, name, constraints, created_at: lab_time(created_ms) }
 }
 
+/// Returns an alias as the protocol shows it.
 fn alias_view(settings: &Settings, name: &str, alias: &Alias) -> KeyAlias {
     KeyAlias {
         alias: name.to_string(),
@@ -119,6 +120,8 @@ impl Keys {
         KeyList { keys: records.iter().map(|record| self.key_view(record)).collect(), aliases }
     }
 
+    /// Creates a key, whose material is made here or, with an endpoint in `args`, lies in KMS
+    /// elsewhere.
     pub(crate) fn new_key(&self, args: NewKey) -> Outcome<KeyView> {
         let NewKey { description, policy, tags, kms_endpoint, kms_key, kms_region, kms_profile } = args;
         check_policy(policy.as_deref())?;
@@ -151,6 +154,7 @@ impl Keys {
         self.key(&id).map(|record| self.key_view(&record))
     }
 
+    /// Changes description and policy of a key, or its tags.
     pub(crate) fn update_key(&self, args: KeyUpdate) -> Outcome<KeyView> {
         let KeyUpdate { key, description, policy, set, remove } = args;
         check_policy(policy.as_deref())?;
@@ -164,6 +168,8 @@ impl Keys {
         self.change_key(&key.clone(), KeyCommand::Update { key, description, policy })
     }
 
+    /// Creates a grant with an id that is drawn; returns the earlier grant if one of the same name
+    /// and content exists.
     pub(crate) fn new_grant(&self, args: NewGrant) -> Outcome<KeyGrant> {
         let NewGrant { key, grantee, operations, retiring, name, constraints } = args;
         let mut id = [0u8; 32];
@@ -178,6 +184,7 @@ impl Keys {
         grant.map(grant_view).ok_or_else(|| refused(ErrorKind::NotFound, id, "is not a grant of this key any more", "Create it again."))
     }
 
+    /// Encrypts up to [`MOST_PLAINTEXT`] bytes, base64, under a key; returns base64.
     pub(crate) fn encrypt_call(&self, args: Encrypt) -> Outcome<Ciphertext> {
         let plaintext = bytes_of(&args.plaintext, "plaintext")?;
         if plaintext.is_empty() || plaintext.len() > MOST_PLAINTEXT {
@@ -203,6 +210,8 @@ impl Keys {
         Ok(ReEncrypted { ciphertext: BASE64_STANDARD.encode(sealed), key: self.arn(&key.id), source_key: self.arn(&source.id) })
     }
 
+    /// Draws a data key, and returns it encrypted under a key and, if that is asked for, in the
+    /// clear; both in base64.
     pub(crate) fn data_key_call(&self, args: DataKeyRequest) -> Outcome<DataKey> {
         let bytes = args.bytes.unwrap_or(32);
         if !(1..=MOST_DATA_KEY).contains(&bytes) {
@@ -216,6 +225,7 @@ impl Keys {
         Ok(DataKey { ciphertext: BASE64_STANDARD.encode(sealed), plaintext, key: self.arn(&key.id) })
     }
 
+    /// Returns the material of a key, in base64; refuses a key that lies in KMS elsewhere.
     pub(crate) fn export_call(&self, key: &str) -> Outcome<ExportedKey> {
         let record = self.usable_key(key)?;
         let Some(material) = self.keyring.export(&record.id)? else {
@@ -227,6 +237,7 @@ impl Keys {
         Ok(ExportedKey { id, arn, description, material: BASE64_STANDARD.encode(material.as_slice()) })
     }
 
+    /// Adds a key that another lab exported, under its id there.
     pub(crate) fn import_call(&self, args: ImportKey) -> Outcome<KeyView> {
         let text = Zeroizing::new(args.material);
         let decoded = bytes_of(&text, "material")?;
@@ -246,6 +257,8 @@ impl Keys {
         })
     }
 
+    /// Sets the default key and whether new volumes are encrypted by default; "" and [`EBS_ALIAS`]
+    /// stand for the key that EBS makes for itself.
     pub(crate) fn set_encryption(&self, args: SetEncryption) -> Outcome<EncryptionDefaults> {
         if let Some(key) = args.key {
             let key = Some(key).filter(|key| !key.is_empty() && key != EBS_ALIAS);
@@ -263,6 +276,7 @@ fn region_of(key: &str) -> Option<String> {
     key.strip_prefix("arn:")?.split(':').nth(2).map(str::to_string)
 }
 
+/// Checks that the policy of a key is an object of JSON.
 fn check_policy(policy: Option<&str>) -> Outcome<()> {
     let Some(policy) = policy.filter(|policy| !policy.is_empty()) else { return Ok(()) };
     match serde_json::from_str::<serde_json::Value>(policy) {

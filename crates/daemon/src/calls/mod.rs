@@ -36,6 +36,7 @@ pub enum After {
     Down,
 }
 
+/// Reads a call from its name and arguments.
 fn read(name: &str, args: Arguments) -> Outcome<Call> {
     if CALLS.iter().all(|entry| entry.name != name) {
         let names: Vec<&str> = CALLS.iter().map(|entry| entry.name).collect();
@@ -74,6 +75,8 @@ fn request_of(name: &str, args: &Arguments) -> String {
     format!("{name} {hex}")
 }
 
+/// Does a call, or returns what it did before if its token was used before. A dry run ends with the
+/// problem that says it would have been done.
 fn once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: bool) -> Outcome<Answer> {
     if dry_run && acts_without_a_decision(&call) {
         let hint = "Leave dry_run out.";
@@ -133,6 +136,7 @@ fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome
     }
 }
 
+/// Does a call and returns its answer.
 fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     let described = |record: VolumeRecord| json(engine.volumes.view(&record));
     match call {
@@ -197,6 +201,7 @@ fn dispatch_watched(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     }
 }
 
+/// Creates a volume, and begins to load it in the background where that is due.
 fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
     let record = engine.volumes.create(CreateRequest {
         spec: args.spec.unwrap_or_default(),
@@ -221,6 +226,7 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
     Ok(record)
 }
 
+/// Begins a copy of a volume, and returns its record, in status creating.
 fn copy(engine: &Arc<Engine>, args: CopyVolume) -> Outcome<VolumeRecord> {
     engine.workers.copy_volume(CreateRequest {
         name: args.name,
@@ -272,6 +278,7 @@ fn modifications(engine: &Arc<Engine>, volume: Option<&str>) -> Outcome<Answer> 
     json(Modifications { modifications: modifications.iter().map(|(record, modification)| engine.volumes.modification_view(record, modification)).collect() })
 }
 
+/// Sets and removes tags of a volume, and returns its record afterwards.
 fn tag(engine: &Arc<Engine>, args: Tag) -> Outcome<VolumeRecord> {
     let Tag { volume, set, remove } = args;
     let (set, remove) = (set.unwrap_or_default(), remove.unwrap_or_default());
@@ -291,6 +298,7 @@ fn slow_member(args: SlowMember) -> Command {
     Command::SlowMember { volume, member, caps_percent: caps_percent.unwrap_or(100.0), extra_ms: extra_ms.unwrap_or(0.0) }
 }
 
+/// Lists the volumes that are named, or a page of all volumes by id.
 fn list(engine: &Arc<Engine>, args: SomeVolumes) -> Outcome<Answer> {
     let after = match args.after {
         Some(after) => Bound::Excluded(after.parse::<VolumeId>()?),
@@ -312,6 +320,7 @@ fn set_balance(engine: &Arc<Engine>, args: &SetBalance) -> Outcome<()> {
     Ok(())
 }
 
+/// Sets the credit balances, percent, that an earlier `volume.balance` answered.
 fn restore_balance(engine: &Arc<Engine>, args: &RestoreBalance) -> Outcome<Answer> {
     let wrong = || bad_input("state", "is not what volume.balance gives", "Give the `state` of `headrace volume balance --save`.");
     if args.state["format"] != view::BALANCE_FORMAT {
@@ -330,6 +339,8 @@ fn restore_balance(engine: &Arc<Engine>, args: &RestoreBalance) -> Outcome<Answe
     engine.volumes.balance_view(&args.volume).and_then(json)
 }
 
+/// Lists rows of a volume or member, one a second or a minute; also of a volume that was deleted,
+/// by its id.
 fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Answer> {
     // The rows of a deleted volume are found by its id.
     let volume = match engine.ledger.find(&args.volume) {
@@ -346,6 +357,8 @@ fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Answer> {
     json(MetricsRows { columns: COLUMNS.iter().map(ToString::to_string).collect(), rows: rows.iter().map(|row| row.to_json()).collect() })
 }
 
+/// Begins the record of all requests, in the given file or in one in the folder `records` of the
+/// lab.
 fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Answer> {
     let volume = engine.ledger.find(&args.volume)?;
     engine.volumes.device_number(&volume)?;
@@ -358,6 +371,7 @@ fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Answer> {
     json(RecordStarted { path: text_of(&path) })
 }
 
+/// Ends the record, and returns its file and the number of its requests.
 fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
     // The record is of the whole lab; a name that no volume has is still a mistake of the caller.
     engine.ledger.find(volume)?;

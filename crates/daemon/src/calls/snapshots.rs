@@ -82,6 +82,7 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     }
 }
 
+/// Answers a call about retention rules, schedules, regions, or blocks of a snapshot or a volume.
 fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     let command = |command: SnapshotCommand| engine.ledger.command(&Command::Snapshot(command));
     match call {
@@ -118,6 +119,7 @@ fn request(volumes: Vec<String>, description: Option<String>, tags: Option<std::
     SnapshotRequest { volumes, description: description.unwrap_or_default(), tags: tags.unwrap_or_default(), copy_tags }
 }
 
+/// Converts the arguments of a call to a request for a schedule.
 fn schedule_request(args: SetSchedule) -> ScheduleRequest {
     let SetSchedule { name, target_tags, interval_s, keep, keep_days, tags, copy_tags, disabled } = args;
     ScheduleRequest {
@@ -132,6 +134,7 @@ fn schedule_request(args: SetSchedule) -> ScheduleRequest {
     }
 }
 
+/// Converts the arguments of a call to a request for a lock; fails if mode or time cannot be read.
 fn lock_request(args: LockSnapshot) -> Outcome<LockRequest> {
     let mode = match args.mode.as_str() {
         "governance" => LockMode::Governance,
@@ -156,6 +159,7 @@ fn find(engine: &Engine, snapshot: &str) -> Outcome<SnapshotId> {
     engine.ledger.lab(|lab| lab.snapshots.find(snapshot).map(|record| record.id.clone())).map_err(Problem::from)
 }
 
+/// Returns the answer with a snapshot, which may be in the recycle bin.
 fn describe(engine: &Engine, id: &SnapshotId) -> Outcome<Answer> {
     let now_ms = engine.ledger.lab_ms();
     let view = engine.ledger.lab(|lab| lab.snapshots.records.get(id).map(|record| view(&lab.settings, &lab.snapshots, record, now_ms)));
@@ -165,6 +169,8 @@ fn describe(engine: &Engine, id: &SnapshotId) -> Outcome<Answer> {
     }
 }
 
+/// Lists a page of the snapshots that the filters match, by id: those in the recycle bin, or all
+/// others.
 fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
     let now_ms = engine.ledger.lab_ms();
     let limit = args.limit.unwrap_or(PAGE).clamp(1, MOST_PAGE);
@@ -228,6 +234,7 @@ pub(super) fn view(settings: &Settings, all: &Snapshots, record: &SnapshotRecord
     }
 }
 
+/// Returns a lock as callers see it at a lab time.
 fn lock_view(lock: &SnapshotLock, now_ms: u64) -> LockView {
     LockView {
         state: lock.state(now_ms).to_string(),
@@ -240,6 +247,8 @@ fn lock_view(lock: &SnapshotLock, now_ms: u64) -> LockView {
     }
 }
 
+/// Switches fast restore of each snapshot on or off in each zone, and lists what was switched and
+/// what was refused.
 fn set_fast_restore(engine: &Arc<Engine>, args: &SetFastRestore) -> Outcome<Answer> {
     let zones = args.zones.clone().unwrap_or_else(|| vec![engine.ledger.lab(|lab| lab.settings.zone())]);
     let (mut done, mut failures) = (Vec::new(), Vec::new());
@@ -269,6 +278,8 @@ fn fast_restores(all: &Snapshots, now_ms: u64, matches: impl Fn(&str, &str) -> b
     each.filter(|(id, zone, _)| matches(id.as_str(), zone)).map(|(id, zone, fast)| fast_view(id, zone, fast, now_ms)).collect()
 }
 
+/// Returns fast restore of a snapshot in a zone as callers see it; its credits are those at
+/// `now_ms`.
 fn fast_view(id: &SnapshotId, zone: &str, fast: &FastRestore, now_ms: u64) -> FastRestoreView {
     let [enabling_at, optimizing_at, enabled_at, disabling_at, disabled_at] = fast.entered_ms.map(|ms| ms.map(lab_time));
     FastRestoreView {
@@ -307,6 +318,7 @@ fn rules(engine: &Engine) -> Outcome<Answer> {
     json(RetentionRules { rules: rules.into_iter().map(view).collect() })
 }
 
+/// Returns the answer with all schedules.
 fn schedules(engine: &Engine) -> Outcome<Answer> {
     let schedules = engine.ledger.lab(|lab| lab.snapshots.schedules.values().cloned().collect::<Vec<Schedule>>());
     let view = |schedule: Schedule| ScheduleView {

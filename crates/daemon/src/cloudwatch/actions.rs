@@ -138,6 +138,8 @@ impl Actions {
         }
     }
 
+    /// Runs the command or calls the webhook of a task, a webhook a second time if it fails;
+    /// returns the outcome in words.
     fn take(&self, task: &Task, stop: &dyn Fn() -> bool) -> Result<String, String> {
         match self.find(&task.action)? {
             Action::Command(command) => run(&command, &task.detail, stop),
@@ -148,6 +150,7 @@ impl Actions {
         }
     }
 
+    /// Returns the command or webhook of `actions.toml` that an action names.
     fn find(&self, action: &str) -> Result<Action, String> {
         if let Some(service) = recorded_action(action) {
             return Err(format!("is recorded and not delivered: the lab has no {service}"));
@@ -166,6 +169,7 @@ impl Actions {
         Ok(entry)
     }
 
+    /// Reads `actions.toml`; refuses a file that others than its owner can write.
     fn read(&self) -> Result<ActionsFile, String> {
         let name = self.file.display();
         let open = std::fs::File::open(&self.file).map_err(|error| format!("{name}: {error}; actions of alarms are written there"))?;
@@ -210,6 +214,8 @@ fn ids_of(user: &str) -> Result<(u32, u32), String> {
     ids.ok_or_else(|| format!("there is no user {user} in /etc/passwd"))
 }
 
+/// Runs a command with `detail` on its standard input, as its user; kills its process group at its
+/// timeout or when `stop` returns true.
 fn run(action: &CommandAction, detail: &str, stop: &dyn Fn() -> bool) -> Result<String, String> {
     let (program, arguments) = action.argv.split_first().ok_or("argv is empty")?;
     let mut command = Command::new(program);
@@ -245,7 +251,7 @@ fn run(action: &CommandAction, detail: &str, stop: &dyn Fn() -> bool) -> Result<
     }
 }
 
-/// Returns address and path of `http://127.0.0.1:PORT/PATH`.
+/// Returns the socket address and the path of `http://127.0.0.1:PORT/PATH`.
 fn address(url: &str) -> Result<(SocketAddr, String), String> {
     let wrong = || format!("{url} is not http://127.0.0.1:PORT/PATH: webhooks stay on this machine");
     let rest = url.strip_prefix("http://127.0.0.1:").ok_or_else(wrong)?;
@@ -257,6 +263,7 @@ fn address(url: &str) -> Result<(SocketAddr, String), String> {
     Ok((SocketAddr::from((Ipv4Addr::LOCALHOST, port)), format!("/{path}")))
 }
 
+/// Posts `detail` to a webhook, and reads the status of the answer; 2xx is a success.
 fn post(webhook: &WebhookAction, detail: &str) -> Result<String, String> {
     let (to, path) = address(&webhook.url)?;
     let (timeout, failed) = (timeout(webhook.timeout_s), |error: std::io::Error| format!("{}: {error}", webhook.url));

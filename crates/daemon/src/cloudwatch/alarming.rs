@@ -101,7 +101,8 @@ impl Alarms {
         Ok(events)
     }
 
-    /// Evaluates the alarms that are due. `done` has the end of the range that was evaluated last.
+    /// Evaluates the alarms that are due. `done` has the configuration (Unix milliseconds) and the
+    /// end of the range (Unix seconds) that were evaluated last, by alarm, and is updated.
     fn evaluate_due(&self, done: &mut HashMap<String, (u64, i64)>, now_s: i64) {
         let alarms: Vec<AlarmRecord> = self.ledger.lab(|lab| lab.alarms.by_name.values().cloned().collect());
         done.retain(|name, _| alarms.iter().any(|alarm| alarm.spec.alarm_name == *name));
@@ -127,8 +128,8 @@ impl Alarms {
     }
 }
 
-/// Returns true if an alarm that ignores percentiles of few values has too few values between two
-/// times (s). Without any value the data are missing, which has a rule of its own.
+/// Returns true if an alarm that ignores percentiles of few values has fewer between two times (s)
+/// than it needs. Without any value the data are missing, which has a rule of its own.
 fn too_few_samples(spec: &AlarmSpec, reader: &mut Reader<'_>, (start_s, end_s): (i64, i64), now_s: i64) -> bool {
     let Some((least, counted)) = spec.least_samples() else { return false };
     let kept_s = now_s.min(start_s + headrace_cloudwatch::HOUR_S);
@@ -138,6 +139,9 @@ fn too_few_samples(spec: &AlarmSpec, reader: &mut Reader<'_>, (start_s, end_s): 
     count > 0.0 && count < least
 }
 
+/// Evaluates an alarm over its range that ends at `end_s`, Unix seconds. None: its state stays,
+/// because its definition cannot be evaluated, there are too few samples, or missing points are
+/// ignored.
 fn verdict(alarm: &AlarmRecord, reader: &mut Reader<'_>, end_s: i64, now_s: i64) -> Option<Verdict> {
     let queries = alarm.spec.queries().ok()?;
     let (rule, period_s) = (Rule::of(&alarm.spec), alarm.spec.period_s(&queries));

@@ -73,7 +73,7 @@ struct DimensionFilter {
     value: Option<String>,
 }
 
-/// Metrics that have points.
+/// Lists the metrics that have points and that a filter admits, page by page.
 pub fn list_metrics(engine: &Engine, args: MetricFilter) -> Outcome<MetricNames> {
     let filters: Vec<DimensionFilter> = args.dimensions.map_or(Ok(Vec::new()), |dimensions| read("Dimensions", dimensions))?;
     let after = refuse(args.next_token.as_deref().map(place).transpose())?;
@@ -92,7 +92,8 @@ pub fn list_metrics(engine: &Engine, args: MetricFilter) -> Outcome<MetricNames>
     Ok(MetricNames { metrics: metrics.collect(), next_token })
 }
 
-/// Sorts as the names of metrics do: names have no control characters.
+/// Returns the text by which metrics are sorted. Parts are set apart by control characters, which
+/// names do not have.
 fn key(id: &headrace_cloudwatch::MetricId) -> String {
     let dimensions: Vec<String> = id.dimensions.iter().map(|(name, value)| format!("{name}\u{1}{value}")).collect();
     format!("{}\u{0}{}\u{0}{}", id.namespace, id.name, dimensions.join("\u{1}"))
@@ -171,7 +172,8 @@ pub fn get_metric_data(engine: &Engine, args: DataRequest) -> Outcome<MetricData
     Ok(pages(results, newest_first, most, from))
 }
 
-/// Returns the number of a result, and its last time in the answer before, Unix seconds.
+/// Reads a token of GetMetricData: the number of a result, and its last time in the answer before,
+/// Unix seconds.
 fn data_place(text: &str) -> Result<(usize, Option<i64>), Refusal> {
     let wrong = || Refusal::new(Code::InvalidNextToken, text, "The value for NextToken is not one of an earlier answer.");
     let place = place(text)?;
@@ -241,6 +243,7 @@ fn region(engine: &Engine) -> String {
     engine.ledger.lab(|lab| lab.settings.region.clone())
 }
 
+/// Returns an alarm as the protocol shows it.
 fn view(record: &AlarmRecord, region: &str) -> AlarmView {
     AlarmView {
         arn: format!("arn:aws:cloudwatch:{region}:{ACCOUNT}:alarm:{}", record.spec.alarm_name),
@@ -274,6 +277,7 @@ struct OfMetric {
 }
 
 impl OfMetric {
+    /// Returns true if an alarm is on this metric; members that are None match any.
     fn matches(&self, spec: &AlarmSpec) -> bool {
         let sorted = |dimensions: &[Dimension]| -> BTreeMap<String, String> {
             dimensions.iter().map(|dimension| (dimension.name.clone(), dimension.value.clone())).collect()

@@ -77,6 +77,8 @@ fn in_range(value: f64) -> bool {
 }
 
 impl Datum {
+    /// Checks a datum, and returns it with its time rounded down to its resolution. `number` is its
+    /// index in the call, for the refusal.
     fn checked(self, namespace: &str, number: usize, now_s: i64) -> Result<StoredDatum, Refusal> {
         let member = |name: &str| format!("MetricData.member.{}.{name}", number + 1);
         let id = MetricId::new(namespace, &self.metric_name, &self.dimensions)?;
@@ -95,6 +97,8 @@ impl Datum {
         Ok(StoredDatum { namespace: id.namespace, name: id.name, dimensions: id.dimensions, t_s, unit, distribution })
     }
 
+    /// Returns the values of a datum: those of Value, of Values with their Counts, or of
+    /// StatisticValues.
     fn distribution(self, member: impl Fn(&str) -> String) -> Result<Distribution, Refusal> {
         let given = [self.value.is_some(), self.values.is_some(), self.statistic_values.is_some()].iter().filter(|given| **given).count();
         if given > 1 {
@@ -196,6 +200,8 @@ impl Custom {
         Ok(())
     }
 
+    /// Adds a datum to the values of its metric, and drops the oldest values where there are too
+    /// many.
     fn keep(&mut self, datum: StoredDatum) {
         self.values += size(&datum.distribution);
         let id = datum.id();

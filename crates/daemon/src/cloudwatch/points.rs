@@ -114,6 +114,8 @@ impl<'a> Reader<'a> {
         count_members(volume).filter(|members| *members > 1 && (member as usize) < *members).map(|_| Place { volume: volume.to_string(), member: Some(member) })
     }
 
+    /// Returns the minutes of a volume from `start_s` to before `end_s`; rows are read at the first
+    /// call and kept.
     fn minutes(&mut self, place: &Place, start_s: i64, end_s: i64) -> Vec<Minute> {
         let read = self.minutes.get(place).is_some_and(|(since, _)| *since <= start_s);
         if !read {
@@ -128,6 +130,8 @@ impl<'a> Reader<'a> {
         all.iter().filter(|minute| (start_s..end_s).contains(&minute.t_s)).copied().collect()
     }
 
+    /// Returns the facts that a volume's metrics depend on, of a volume that was deleted too;
+    /// cached.
     fn facts(&mut self, place: &Place) -> VolumeFacts {
         let metrics = self.metrics;
         *self.facts.entry(place.clone()).or_insert_with(|| {
@@ -167,6 +171,8 @@ impl<'a> Reader<'a> {
         minutes.iter().filter_map(|minute| Some((minute.t_s, metric.unit, Distribution::single(metric.value(minute, &facts)?)))).collect()
     }
 
+    /// Returns the values of a metric of the instance: its volumes together, every minute or five
+    /// minutes.
     fn of_instance(&mut self, name: &str, start_s: i64, end_s: i64) -> Values {
         let Some(metric) = INSTANCE_METRICS.iter().find(|metric| metric.name == name) else { return Vec::new() };
         let volumes = self.places(start_s).into_iter().filter(|place| place.member.is_none());

@@ -53,6 +53,8 @@ impl Volumes {
         }
     }
 
+    /// Makes the device of a volume that is attaching, and reports to the ledger that it is there,
+    /// or why it is not.
     fn finish_attaching(&self, record: &VolumeRecord) -> Outcome<()> {
         let volume = record.id.to_string();
         let result = self.device_for(record).and_then(|device| self.ledger.command(&Command::Attached { volume: volume.clone(), device }));
@@ -64,6 +66,8 @@ impl Volumes {
         Ok(())
     }
 
+    /// Makes the loop device and the links of a volume that is attaching, and measures the path
+    /// where that is asked for.
     fn device_for(&self, record: &VolumeRecord) -> Outcome<AttachedDevice> {
         let attachment = record.attachment.as_ref().ok_or_else(|| could_not(record.label(), "has no attachment", "Try again."))?;
         let cost = if attachment.probe { Some(self.path_cost()?) } else { None };
@@ -103,6 +107,8 @@ impl Volumes {
         mount.as_ref().map(|mount| mount.file(record.id.as_str())).ok_or_else(|| could_not(record.label(), "the lab is going down", "Start it again."))
     }
 
+    /// Returns the cost of the machine's own path, measured now or within the last
+    /// [`PATH_COUNTS_FOR`].
     fn path_cost(&self) -> Outcome<PathCost> {
         let mut cached = lock(&self.path);
         if let Some((_, cost)) = cached.filter(|(when, _)| when.elapsed() < PATH_COUNTS_FOR) {
@@ -115,7 +121,7 @@ impl Volumes {
         Ok(cost)
     }
 
-    /// Returns sentences about the limits of the volume that this machine cannot reach.
+    /// Returns sentences about the limits of a volume that this machine cannot reach.
     fn beyond(&self, record: &VolumeRecord, cost: &PathCost, unpaced: bool) -> Vec<String> {
         let Ok(limits) = self.ledger.lab(|lab| record.limits(&lab.settings)) else { return Vec::new() };
         if unpaced {
@@ -152,6 +158,8 @@ impl Volumes {
         (own, machine)
     }
 
+    /// Makes the links to a device and returns them. A name under /dev that the machine has already
+    /// is left out, with a warning.
     fn link(&self, record: &VolumeRecord, name: &str, device: &Path) -> io::Result<Vec<PathBuf>> {
         let (mut links, machine) = self.links_of(record, name);
         for link in &links {
@@ -176,6 +184,7 @@ impl Volumes {
         Ok(links)
     }
 
+    /// Removes the links to a volume's device; under /dev only those that lead to it.
     fn unlink(&self, record: &VolumeRecord) {
         let Some(attachment) = &record.attachment else { return };
         let (own, machine) = self.links_of(record, &attachment.name);

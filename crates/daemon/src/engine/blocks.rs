@@ -28,6 +28,7 @@ impl Snapshots {
         format!("{until_s:x}={}", BASE64_STANDARD.encode(&outer[..18]))
     }
 
+    /// Refuses a token that is not that of the block, or has expired.
     fn check_token(&self, snapshot: &SnapshotId, block: u64, token: &str) -> Outcome<()> {
         let until_s = token.split_once('=').and_then(|(until, _)| u64::from_str_radix(until, 16).ok()).unwrap_or(0);
         if self.token(snapshot, block, until_s) != token {
@@ -103,6 +104,8 @@ impl Snapshots {
         Ok(record.id)
     }
 
+    /// Opens the builder of a snapshot whose blocks are put one by one, over the blocks of its
+    /// parent.
     fn open_builder(&self, record: &SnapshotRecord) -> io::Result<()> {
         let parent = match &record.of.source {
             SnapshotSource::Direct { parent: Some(parent) } => Some(Manifest::load(&self.objects, parent.as_str())?),
@@ -121,6 +124,7 @@ impl Snapshots {
         }
     }
 
+    /// Returns the id and the open builder of a snapshot whose blocks are put one by one.
     fn put_of(&self, snapshot: &str) -> Outcome<(SnapshotId, Arc<Put>)> {
         let record = self.ledger.lab(|lab| lab.snapshots.find(snapshot).cloned())?;
         let put = lock(&self.builders).get(&record.id).cloned();
@@ -131,7 +135,8 @@ impl Snapshots {
         Ok((record.id, put))
     }
 
-    /// Puts a block.
+    /// Stores a block of a snapshot; refuses data that are not 512 KiB, or whose SHA-256 is another
+    /// one.
     pub(crate) fn put_block(&self, args: &PutBlock) -> Outcome<()> {
         let (_, put) = self.put_of(&args.snapshot)?;
         let invalid = |value: &str, rule: &str| {
@@ -166,7 +171,8 @@ impl Snapshots {
         }
     }
 
-    /// Completes a snapshot that was put block by block.
+    /// Completes a snapshot whose blocks were put one by one. Their number must be the one of
+    /// `args`, and so must the checksum, unless blocks were put before a restart.
     pub(crate) fn finish_snapshot(&self, args: &FinishSnapshot) -> Outcome<SnapshotId> {
         let (id, put) = self.put_of(&args.snapshot)?;
         let count = put.builder.changed_blocks();

@@ -164,6 +164,7 @@ impl Volumes {
         Ok(set)
     }
 
+    /// Degrades one member, or all, in the model for the time of the fault.
     fn degrade(&self, record: &VolumeRecord, request: &FaultRequest, set: FaultSet) -> Outcome<FaultSet> {
         let slow = Slowness::new(request.caps_percent.unwrap_or(DEGRADED_PERCENT), request.extra_ms.unwrap_or(DEGRADED_MS))?;
         let event = degradation(slow, set.from, set.until);
@@ -238,7 +239,8 @@ impl Volumes {
         Ok(faults)
     }
 
-    /// Ends one fault or all, and every degradation with the last; how many ended.
+    /// Ends one fault, or with None all of them and every degradation; returns the number of faults
+    /// ended, degradations not counted.
     pub fn clear_faults(&self, volume: &str, fault: Option<&str>) -> Outcome<usize> {
         let record = self.ledger.find(volume)?;
         let attached = lock(&self.files).get(&record.id).and_then(|files| files.attached.clone());
@@ -316,6 +318,7 @@ impl Volumes {
         }
     }
 
+    /// Starts the thread that rebuilds a member.
     fn start_rebuild(self: &Arc<Self>, record: &VolumeRecord, member: usize) {
         let (volumes, record) = (self.clone(), record.clone());
         std::thread::spawn(move || match volumes.rebuild(&record, member) {
@@ -336,7 +339,8 @@ impl Volumes {
         !self.ledger.is_stopping() && self.ledger.lab(|lab| lab.volumes.get(&record.id).is_some_and(is_same))
     }
 
-    /// Fills a member from the others, as fast as the model lets it; false when it was ended.
+    /// Fills a member from the others, as fast as the model lets it. Returns false if the rebuild
+    /// was ended before, by a command or by the end of the lab.
     fn rebuild(&self, record: &VolumeRecord, member: usize) -> Outcome<bool> {
         let Some((device_number, raid)) = self.files_of(record, |files| Some((files.device_number, files.raid.clone()?)))? else { return Ok(false) };
         let MemberState::Rebuilding { mib_s, .. } = record.members[member].state else { return Ok(false) };
@@ -410,6 +414,7 @@ impl Volumes {
     }
 }
 
+/// Returns a fault of the injector as callers see it.
 fn described(fault: &Fault) -> FaultSet {
     let kind = match fault.kind {
         FaultKind::Pause => "pause",

@@ -23,6 +23,8 @@ pub fn start(engine: &Arc<Engine>) -> std::io::Result<std::thread::JoinHandle<()
 }
 
 impl Engine {
+    /// Does all housekeeping every [`LOOK_EVERY`], and what concerns rows and rests every second,
+    /// until the lab goes down. Errors are logged.
     fn keep(&self) {
         let mut second = unix_s();
         lock(&self.volumes.noting).second = second;

@@ -32,7 +32,7 @@ impl Ledger {
     }
 
     /// Changes the settings at the start. Returns the limits of the instance, and the levels of its
-    /// credits that were noted last.
+    /// credit buckets that were noted last.
     pub(crate) fn configure(&self, request: SettingsRequest) -> Outcome<(Option<InstanceLimits>, Option<InstanceState>)> {
         // The devices of the earlier daemon are gone: nothing is attached while settings change.
         let mut state = lock(&self.state);
@@ -103,7 +103,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Writes down what waits for that.
+    /// Writes the events that wait to the journal.
     pub(crate) fn settle(&self) -> Outcome<()> {
         write_waiting(&mut lock(&self.state))
     }

@@ -92,6 +92,7 @@ impl Snapshots {
         }
     }
 
+    /// Queues a job under its chain, unless the same job is queued already, and wakes the workers.
     pub(super) fn put(&self, chain: &str, job: Job) {
         let mut jobs = lock(&self.jobs);
         if jobs.queue.iter().all(|(_, other, _)| *other != job) {
@@ -118,6 +119,7 @@ impl Snapshots {
         Some((chain, job, tries))
     }
 
+    /// Notes that a job of a chain has ended, so that the next one of the chain may begin.
     pub(super) fn done(&self, chain: &str, job: &Job) {
         let mut jobs = lock(&self.jobs);
         jobs.busy.remove(chain);
@@ -141,7 +143,8 @@ impl Snapshots {
         jobs.queue.retain(|(_, job, _)| *job != Job::Store(snapshot.clone()));
     }
 
-    /// Begins a copy.
+    /// Begins a copy of a snapshot. One whose source cannot be opened begins too, and fails at once
+    /// with the reason, as at AWS.
     pub fn copy_snapshot(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<SnapshotId> {
         let (request, refused) = match &request.store {
             None => (self.copy_of_own(request, encrypted, kms_key)?, None),
@@ -250,7 +253,7 @@ impl Snapshots {
         })
     }
 
-    /// Says at the snapshot why it is not stored yet.
+    /// Notes in the record of a snapshot why it is not stored yet.
     pub(super) fn note_waiting(&self, snapshot: &SnapshotId, error: &io::Error) {
         let percent = self.ledger.lab(|lab| lab.snapshots.records.get(snapshot).map(|record| record.progress_percent));
         let waits = Some(error.to_string());
@@ -260,6 +263,7 @@ impl Snapshots {
         }
     }
 
+    /// Ends the instant of a snapshot, and notes that the snapshot failed, if it is still pending.
     pub(crate) fn fail_snapshot(&self, snapshot: &SnapshotId, reason: &str) {
         if let Some(instant) = lock(&self.instants).remove(snapshot) {
             drop(instant.finish());
@@ -289,6 +293,8 @@ impl Snapshots {
         Ok(())
     }
 
+    /// Stores the wrapped key and the blocks of a snapshot; notes the progress, and ends early if
+    /// the snapshot is deleted or the lab goes down.
     pub(super) fn upload(
         &self,
         record: &SnapshotRecord,
@@ -332,6 +338,8 @@ impl Snapshots {
         candidates.first().and_then(|id| self.manifest(id).ok())
     }
 
+    /// Copies the blocks of `source` from this lab's store or from `store`. `key` opens the blocks
+    /// of another store; those of this lab are opened with the key of their own record.
     pub(super) fn store_copy(&self, record: &SnapshotRecord, store: Option<&str>, source: &SnapshotId, key: Option<&SnapshotKey>) -> io::Result<Manifest> {
         let objects = match store {
             Some(url) => Objects::open_existing(url)?,
@@ -350,6 +358,7 @@ impl Snapshots {
         self.upload(record, &copied, None, cipher.as_deref())
     }
 
+    /// Removes the objects of a deleted snapshot; leaves them while a volume loads from it.
     pub(super) fn remove_snapshot(&self, snapshot: &SnapshotId) -> io::Result<()> {
         if let Some(instant) = lock(&self.instants).remove(snapshot) {
             instant.finish()?;
@@ -387,7 +396,8 @@ impl Snapshots {
         unreferenced(&own, references.iter().map(Vec::as_slice)).iter().try_for_each(|segment| objects.delete(segment))
     }
 
-    /// Removals that waited for a volume to be loaded.
+    /// Queues the removal of every deleted snapshot: one that waited for a volume to be loaded goes
+    /// on.
     pub(crate) fn retry_removals(&self) {
         for (snapshot, chain) in self.ledger.lab(|lab| lab.snapshots.deleting.clone()) {
             self.put(&chain, Job::Remove(snapshot));
@@ -403,8 +413,8 @@ impl Snapshots {
         })
     }
 
-    /// Instants that an earlier daemon left in the files of a volume: those of pending snapshots go
-    /// on, the others end.
+    /// Takes over the instants that an earlier daemon left in the files of a volume: those of
+    /// pending snapshots and of copies under way go on, the others end.
     pub(crate) fn adopt_instants(&self, capture: &Arc<Capture>) {
         for instant in capture.instants() {
             let pending = instant.name().parse().ok().filter(|id| self.ledger.lab(|lab| lab.snapshots.pending.contains(id)));
@@ -530,6 +540,7 @@ fn key_not_accessible(problem: &Problem) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("Given key ID is not accessible: {}: {}", problem.value, problem.rule))
 }
 
+/// Returns true if a volume that is still used has blocks that are only in this snapshot.
 fn loads_from(volume: &VolumeRecord, snapshot: &SnapshotId) -> bool {
     let is_gone = match volume.status {
         VolumeStatus::Deleting => true,

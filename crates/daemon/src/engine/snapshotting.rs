@@ -41,7 +41,8 @@ impl SnapshotWorkers {
         SnapshotWorkers { ledger: volumes.ledger.clone(), keys: volumes.keys.clone(), snapshots: volumes.snapshots.clone(), volumes }
     }
 
-    /// Starts the workers, and goes on with what a restart ended.
+    /// Starts the threads of the workers, and goes on with the loading, the uploads and the copies
+    /// that a restart interrupted.
     pub fn start(self: &Arc<Self>) -> io::Result<()> {
         self.resume_snapshots();
         self.ledger.lab(|lab| lab.volumes.values().cloned().collect::<Vec<_>>()).iter().for_each(|record| self.volumes.start_loading(record));
@@ -52,6 +53,8 @@ impl SnapshotWorkers {
         Ok(())
     }
 
+    /// Queues what a restart interrupted: uploads, removals and copies. Pending snapshots whose
+    /// instant is lost fail.
     fn resume_snapshots(&self) {
         let (pending, deleting) = self.ledger.lab(|lab| {
             let pending: Vec<SnapshotRecord> = lab.snapshots.pending.iter().filter_map(|id| lab.snapshots.records.get(id).cloned()).collect();
@@ -132,6 +135,7 @@ impl SnapshotWorkers {
         Ok(ids)
     }
 
+    /// Captures the volumes of new snapshots at one instant.
     fn begin(&self, snapshots: &[(SnapshotId, Option<VolumeId>)]) -> io::Result<Vec<Instant>> {
         let capture = |volume: &Option<VolumeId>| {
             let record = volume.as_ref().and_then(|volume| self.ledger.lab(|lab| lab.volumes.get(volume).cloned()));
@@ -145,6 +149,7 @@ impl SnapshotWorkers {
         begin_all(&captures)
     }
 
+    /// Does jobs one after another until the lab goes down; a job that fails is tried again.
     fn work(&self) {
         while !self.ledger.is_stopping() {
             let Some((chain, job, tries)) = self.snapshots.take() else { continue };
@@ -163,6 +168,9 @@ impl SnapshotWorkers {
         }
     }
 
+    /// Notes why a job failed, and queues it again after [`RETRY_AFTER`], or gives it up after
+    /// [`MOST_TRIES`] or an error that another try cannot mend. A snapshot that waits for its key
+    /// is never given up.
     fn retry(&self, chain: &str, job: Job, tries: u32, error: &io::Error) {
         tracing::warn!("{job:?}, try {tries}: {error}");
         let hopeless = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound);
@@ -187,6 +195,8 @@ impl SnapshotWorkers {
         }
     }
 
+    /// Stores the blocks of a pending snapshot of a volume or of a copy, and completes it. One
+    /// whose blocks are put by callers is left alone.
     fn store_snapshot(&self, snapshot: &SnapshotId) -> io::Result<()> {
         let record = self.ledger.lab(|lab| lab.snapshots.records.get(snapshot).cloned());
         let Some(record) = record.filter(|record| record.state == SnapshotState::Pending) else { return Ok(()) };
@@ -216,6 +226,8 @@ impl SnapshotWorkers {
         self.volumes.device_number(&record).map(drop)
     }
 
+    /// Uploads the instant of a snapshot; returns its manifest, and the snapshot whose blocks it
+    /// shares. None without an instant.
     fn store_instant(&self, record: &SnapshotRecord) -> io::Result<Option<(Manifest, Option<SnapshotId>)>> {
         let cipher = self.snapshots.cipher_of(record)?;
         if let Some(volume) = &record.of.volume {

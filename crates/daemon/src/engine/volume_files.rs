@@ -210,6 +210,8 @@ fn note_in_use(folder: &Path) -> io::Result<bool> {
     }
 }
 
+/// Opens a volume made from a snapshot over its bytes `whole`; `marks` is the file that says which
+/// blocks are loaded, and is created if it is missing.
 fn restored(whole: Arc<dyn Backing>, origin: Origin, marks: &Path) -> io::Result<Restored> {
     let Origin { manifest, objects, cipher } = origin;
     let restored = match marks.exists() {

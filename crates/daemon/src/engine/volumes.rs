@@ -189,6 +189,8 @@ impl Volumes {
         self.finish_creation(&record)
     }
 
+    /// Makes files and data key of a new volume, and reports that it is available, or why it
+    /// failed, after which its files are removed.
     fn finish_creation(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         let volume = record.id.to_string();
         let result = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| from_io(format!("making the files of {volume}"), &error));

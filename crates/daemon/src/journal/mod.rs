@@ -182,6 +182,7 @@ impl Checkpoint {
         saved.chain([self.lab.last_ms]).max().unwrap_or(0)
     }
 
+    /// Applies an entry to the state.
     fn take(&mut self, entry: Entry) {
         match entry {
             // A deleted volume takes its balance with it.
@@ -439,6 +440,7 @@ fn io_error(file: &Path, what: &'static str, error: io::Error, hint: &'static st
     JournalError::Io { file: file.to_path_buf(), what, error, hint }
 }
 
+/// Takes the lock of a folder, and writes the id of this process into its file.
 fn lock(folder: &Path) -> Result<File, JournalError> {
     let path = folder.join("lock");
     let hint = "Check the folder and its permissions, or use another --lab.";
@@ -497,6 +499,7 @@ fn begin(path: &Path) -> io::Result<()> {
     sync_folder_of(path)
 }
 
+/// Makes the header of a journal whose checkpoint has this sequence; 0 without one.
 fn header(checkpoint: u64) -> [u8; HEADER_BYTES as usize] {
     let mut header = [0; HEADER_BYTES as usize];
     header[..8].copy_from_slice(MAGIC);
@@ -507,6 +510,7 @@ fn header(checkpoint: u64) -> [u8; HEADER_BYTES as usize] {
     header
 }
 
+/// Encodes an entry as a record. `synced` is the sequence of the newest record that is on disk.
 fn record_of(entry: &Entry, sequence: u64, synced: u64) -> Result<Vec<u8>, JournalError> {
     let mut record = vec![0; RECORD_HEADER_BYTES];
     // Every map in it has text keys, so it always has JSON.
@@ -527,6 +531,7 @@ fn crc_of(record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&record[..4]), &record[8..])
 }
 
+/// Reads a whole journal; refuses a file that is larger than any journal.
 fn read_all(file: &File, path: &Path) -> Result<Vec<u8>, JournalError> {
     let hint = "Check the disk.";
     let size = file.metadata().map_err(|error| io_error(path, "reading its size", error, hint))?.len();

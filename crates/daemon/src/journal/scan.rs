@@ -85,6 +85,7 @@ pub(super) fn scan(bytes: &[u8], path: &Path) -> Result<Scan, JournalError> {
     Ok(scan)
 }
 
+/// Checks the header of a journal, and returns the sequence of its checkpoint.
 fn checked_header(bytes: &[u8], path: &Path) -> Result<u64, JournalError> {
     let refuse = |what: &str, hint: &str| Err(JournalError::Damaged { file: path.to_path_buf(), offset: 0, what: what.to_string(), hint: hint.to_string() });
     // A journal appears by a rename, with its header on disk: no crash leaves it without one.
@@ -117,6 +118,7 @@ fn acknowledged(rest: &[u8], scan: &Scan) -> Option<String> {
     })
 }
 
+/// Makes the error of a damaged record at `offset`, bytes.
 fn damaged(path: &Path, offset: u64, what: String) -> JournalError {
     let file = path.to_path_buf();
     let hint = match offset {

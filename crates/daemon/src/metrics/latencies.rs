@@ -28,6 +28,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
+    /// Adds the histograms of a stretch that stands for `rows` rows.
     pub(crate) fn add(&mut self, stretch: &Stretch, rows: u64) {
         let sample = &stretch.sample;
         let from = sample.latency.iter().flatten().flatten();

@@ -131,6 +131,8 @@ impl Store {
         self.take(volume, member, unix_s, sample, extra, true)
     }
 
+    /// Adds a sample to the counters, and to the row of the second `unix_s`; with `is_part` that
+    /// second is not over.
     fn take(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra, is_part: bool) -> io::Result<()> {
         let folder = self.folder_of(volume, member)?;
         let shared = Arc::clone(lock(&self.series).entry((volume.to_string(), member)).or_default());
@@ -187,8 +189,8 @@ impl Store {
         self.read(volume, member, |series| series.latencies(resolution, since, until)).map(Option::unwrap_or_default)
     }
 
-    /// Deletes the rows and counters of a volume and its members. Returns whether its rows are gone
-    /// from the disk; what could not be deleted does no harm.
+    /// Deletes the rows and counters of a volume and its members. Returns true if its rows are gone
+    /// from the disk; files that could not be deleted do no harm.
     pub fn forget(&self, volume: &str) -> bool {
         lock(&self.retired).remove(volume);
         self.close(volume);
@@ -248,6 +250,7 @@ impl Store {
         lock(&self.series).iter().map(|(key, shared)| (key.clone(), Arc::clone(shared))).collect()
     }
 
+    /// Calls `look` with the rows of a volume or member; None where nothing was ever recorded.
     fn read<R>(&self, volume: &str, member: Option<u32>, look: impl FnOnce(&Series) -> io::Result<R>) -> io::Result<Option<R>> {
         let folder = self.folder_of(volume, member)?;
         let shared = {
@@ -266,6 +269,7 @@ impl Store {
         metrics.series(&folder).and_then(|series| look(series)).map(Some).map_err(|error| named(&folder, error))
     }
 
+    /// Returns the folder of a volume or member; refuses an id that is not safe as a file name.
     fn folder_of(&self, volume: &str, member: Option<u32>) -> io::Result<PathBuf> {
         let plain = volume.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         let like_member = volume.rsplit_once("-m").is_some_and(|(_, number)| number.parse::<u32>().is_ok());

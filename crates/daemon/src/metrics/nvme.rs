@@ -36,6 +36,8 @@ fn put(page: &mut [u8], field: &str, value: u64) {
     page[offset..offset + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
 }
 
+/// Writes a histogram into its field, two buckets of the meter to a bin; bounds are in
+/// microseconds.
 fn put_histogram(page: &mut [u8], field: &str, counts: &[u64; BUCKETS]) {
     let (offset, bytes) = place_of(field);
     // Bucket 0 is what took less than a microsecond, and a bin alone.

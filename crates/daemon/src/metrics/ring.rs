@@ -120,6 +120,8 @@ impl Ring {
         Ok(slot)
     }
 
+    /// Adds a stretch to the newest slot, if that is the unfinished row of the same time; returns
+    /// true if it is.
     fn join(&mut self, t_s: u64, stretch: &Stretch) -> io::Result<bool> {
         let Some(part) = self.part.as_mut().filter(|part| part.t_s == t_s) else { return Ok(false) };
         let mut longer = part.clone();
@@ -196,6 +198,7 @@ impl Slot {
     }
 }
 
+/// Writes a slot at its place in the file, and makes the folder if that is missing.
 fn write(file: &Path, shape: &Shape, slot: &Slot) -> io::Result<()> {
     let open = || OpenOptions::new().write(true).create(true).truncate(false).open(file);
     let open = open().or_else(|error| match (error.kind(), file.parent()) {

@@ -102,6 +102,8 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
+    /// Sums the times that requests waited for each cap into the four columns, by the unit of the
+    /// volume's credits, and leaves out balances that are not finite.
     pub fn new(sample: &Sample, extra: &Extra) -> Stretch {
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
         let balances = [finite(extra.balance_percent), finite(extra.instance_ios_percent), finite(extra.instance_bytes_percent)];
@@ -188,6 +190,7 @@ impl Row {
         Row::of(t_s, &Stretch::new(sample, extra))
     }
 
+    /// Makes the row of a stretch that begins at `t_s`, Unix seconds.
     pub(crate) fn of(t_s: u64, stretch: &Stretch) -> Row {
         let sample = &stretch.sample;
         let span = Some(sample.span_ns as f64).filter(|&span| span > 0.0);
@@ -250,6 +253,7 @@ impl Row {
         COLUMNS.join(",")
     }
 
+    /// Returns the values in the order of [`COLUMNS`].
     fn cells(&self) -> [Cell; COLUMNS.len()] {
         use Cell::{Count, Measure};
         [

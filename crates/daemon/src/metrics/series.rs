@@ -55,6 +55,7 @@ impl Series {
         Ok(series)
     }
 
+    /// Counts the seconds that no minute contains yet, after a restart.
     fn count_again(&mut self, newest_first: Vec<Slot>) {
         for slot in newest_first.into_iter().rev() {
             // A minute that cannot be written now is counted as dropped, as it is in `record`.
@@ -77,6 +78,7 @@ impl Series {
         minute.and(second)
     }
 
+    /// Adds a stretch of `rows` rows to the minute that is being counted, or begins one.
     fn count(&mut self, unix_s: u64, rows: u32, stretch: &Stretch) {
         match &mut self.minute {
             Some(minute) => {
@@ -96,8 +98,9 @@ impl Series {
         }
     }
 
-    /// Slots from the newest to the oldest until `see` breaks off; with how many of its newest rows
-    /// count, as no more are shown than the resolution keeps, and its step.
+    /// Calls `see` with each slot from the newest to the oldest, until it breaks off or as many
+    /// rows were seen as the resolution keeps. Its other arguments are the number of rows of the
+    /// slot that still count, newest first, and the time from row to row, s.
     fn walk(&self, resolution: Resolution, mut see: impl FnMut(Slot, u64, u64) -> ControlFlow<()>) -> io::Result<()> {
         let (ring, shape) = match resolution {
             Resolution::Second => (&self.seconds, SECONDS),

@@ -67,6 +67,7 @@ impl Slot {
         bytes
     }
 
+    /// Appends the columns before the histograms.
     fn encode_counters(&self, to: &mut Vec<u8>) {
         let sample = &self.stretch.sample;
         let head =
@@ -150,6 +151,8 @@ fn group(number: usize, coarse: u8) -> std::ops::Range<usize> {
     first.min(BUCKETS)..(first + (1 << coarse)).min(BUCKETS)
 }
 
+/// Appends a histogram: the number of its groups that are not empty, then for each the gap since
+/// the one before and its count.
 fn encode_histogram(to: &mut Vec<u8>, histogram: &Histogram, coarse: u8) {
     let groups = (0..).map(|number| group(number, coarse)).take_while(|buckets| !buckets.is_empty());
     let counts: Vec<(usize, u64)> =
@@ -163,6 +166,8 @@ fn encode_histogram(to: &mut Vec<u8>, histogram: &Histogram, coarse: u8) {
     }
 }
 
+/// Reads a histogram, and spreads the count of each group over its buckets; None if the bytes are
+/// not one.
 fn decode_histogram(from: &mut &[u8], histogram: &mut Histogram, coarse: u8) -> Option<()> {
     let mut next = 0;
     for _ in 0..get(from)? {
@@ -188,6 +193,7 @@ fn put(to: &mut Vec<u8>, mut value: u64) {
     to.push(value as u8);
 }
 
+/// Takes a LEB128 number off the front; None if it ends early or is too long.
 fn get(from: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {

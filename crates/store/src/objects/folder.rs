@@ -53,6 +53,7 @@ impl Folder {
         Ok(folder)
     }
 
+    /// Removes incoming files older than [`LEFT_BEHIND`].
     fn drop_left_behind(&self) -> io::Result<()> {
         for entry in std::fs::read_dir(self.root.join(INCOMING))? {
             let entry = entry?;
@@ -64,6 +65,8 @@ impl Folder {
         Ok(())
     }
 
+    /// Writes an object as the file `incoming`, flushes it and renames it to `path`. With `lazily`
+    /// nothing is flushed, and the function is called after each piece.
     fn write(&self, incoming: &Path, path: &Path, data: &[u8], lazily: Option<&dyn Fn()>) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(incoming)?;
         match lazily {
@@ -92,6 +95,7 @@ impl Folder {
         Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is removed again and again", folder.display())))
     }
 
+    /// Writes an object under a temporary name of its own first; removes that file after an error.
     fn put_as(&self, name: &str, data: &[u8], lazily: Option<&dyn Fn()>) -> io::Result<()> {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let incoming = self.root.join(INCOMING).join(format!("{}-{:x}-{serial}", std::process::id(), std::ptr::from_ref(self) as usize));
@@ -102,6 +106,8 @@ impl Folder {
         done
     }
 
+    /// Appends the files below a folder to `listed`, with names that begin with `prefix`. Hidden
+    /// files are left out.
     fn walk(&self, folder: &Path, prefix: &str, listed: &mut Vec<Listed>) -> io::Result<()> {
         let entries = match std::fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -135,6 +141,7 @@ impl Bucket for Folder {
         self.put_as(name, data, Some(rest))
     }
 
+    /// Flushes the files of objects that were put lazily, and then their folders.
     fn settle(&self, names: &[String], rest: &dyn Fn()) -> io::Result<()> {
         let mut folders = BTreeSet::new();
         for path in names.iter().map(|name| self.root.join(name)) {
@@ -169,6 +176,7 @@ impl Bucket for Folder {
         Ok(data)
     }
 
+    /// Removes the file of an object, and its folder if that is empty then.
     fn delete(&self, name: &str) -> io::Result<()> {
         let path = self.root.join(name);
         match std::fs::remove_file(&path) {

@@ -82,6 +82,7 @@ impl Objects {
         Objects::open_by(url, folder::Folder::open_existing)
     }
 
+    /// Opens the store of a URL; `folder` opens the path of a `file://` URL.
     fn open_by(url: &str, folder: impl FnOnce(&str) -> io::Result<folder::Folder>) -> io::Result<Objects> {
         let bucket: Arc<dyn Bucket> = match url.split_once("://") {
             Some(("file", path)) => Arc::new(folder(path).map_err(|error| explain(url, "open", "", &error))?),
@@ -118,7 +119,8 @@ impl Objects {
         self.put_by(name, data, |bucket| bucket.put_lazily(name, data, rest))
     }
 
-    /// Objects that were put lazily are durable when this returns. `rest` as there.
+    /// Makes objects that were put lazily durable before it returns. `rest` is called between parts
+    /// of the work.
     pub fn settle(&self, names: &[String], rest: &dyn Fn()) -> io::Result<()> {
         names.iter().try_for_each(|name| self.checked("put", name))?;
         self.bucket.settle(names, rest).map_err(|error| explain(&self.url, "put", names.first().map_or("", String::as_str), &error))
@@ -129,6 +131,7 @@ impl Objects {
         self.bucket.is_lazy()
     }
 
+    /// Checks the name and the size of an object, and calls `put` with the bucket.
     fn put_by(&self, name: &str, data: &[u8], put: impl FnOnce(&dyn Bucket) -> io::Result<()>) -> io::Result<()> {
         self.checked("put", name)?;
         if data.len() as u64 > MOST_OBJECT_BYTES {
@@ -201,6 +204,7 @@ pub(crate) fn check_part(name: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is not a name for a snapshot: letters, digits, '.', '_' and '-' make one")))
 }
 
+/// Adds the URL, the operation, the object and advice to an error.
 fn explain(url: &str, operation: &str, name: &str, error: &io::Error) -> io::Error {
     let hint = match error.kind() {
         io::ErrorKind::NotFound => "Check that the store is the one the object was written to, and that nobody removed it",

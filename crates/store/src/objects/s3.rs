@@ -34,6 +34,8 @@ pub(super) struct S3 {
 }
 
 impl S3 {
+    /// Opens the bucket of a URL; `rest` is what follows `s3://`. Nothing is asked of the server
+    /// yet.
     pub(super) fn open(rest: &str) -> io::Result<S3> {
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
@@ -128,6 +130,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// Converts an error of the S3 client, with the kind that callers look at.
 fn error_of(error: object_store::Error) -> io::Error {
     let kind = match &error {
         object_store::Error::NotFound { .. } => io::ErrorKind::NotFound,
@@ -137,6 +140,7 @@ fn error_of(error: object_store::Error) -> io::Error {
     io::Error::new(kind, error.to_string())
 }
 
+/// Reads `endpoint` and `region` from the query of a URL; refuses any other key.
 fn options_of(query: &str) -> io::Result<BTreeMap<String, String>> {
     let mut options = BTreeMap::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -193,6 +197,8 @@ impl Credentials {
         }
     }
 
+    /// Reads the credentials of a profile from the text of a credentials file; None if key or
+    /// secret is missing.
     fn of_profile(text: &str, profile: &str) -> Option<Credentials> {
         let mut values = BTreeMap::new();
         let mut here = false;

@@ -46,6 +46,7 @@ impl Dirty {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes places that may differ; past [`MOST_PLACES`] of them, all places.
     fn mark(&self, places: impl Iterator<Item = u64>) {
         let mut dirty = self.change();
         let from = dirty.from;
@@ -127,7 +128,7 @@ impl Raid {
         result.map(|()| true)
     }
 
-    /// Takes a place that was noted by itself, or else the first of the others, past those where
+    /// Takes a place that was noted one by one, or else the first of the others, past those where
     /// nothing was written; a write that fails from then on notes it again. None: no place is left,
     /// and the array is not dirty any more.
     fn take_dirty(&self) -> Option<u64> {
@@ -183,6 +184,7 @@ impl Raid {
         }
     }
 
+    /// Makes the copies or the parity of a place equal.
     fn resync_place(&self, place: u64) -> io::Result<()> {
         let at = place * STEP;
         let bytes = STEP.min(self.end_of_places().saturating_sub(at));
@@ -192,6 +194,7 @@ impl Raid {
         }
     }
 
+    /// Writes the first readable copy of a piece over the others that differ from it.
     fn resync_copies(&self, piece: &Piece) -> io::Result<()> {
         let states = self.states();
         let _held = self.lock(piece);
@@ -209,6 +212,7 @@ impl Raid {
         Ok(())
     }
 
+    /// Computes the parity of a range of the members' bytes, and corrects it where it differs.
     fn resync_parity(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let states = self.states();
         let _held = self.hold(offset / STEP);

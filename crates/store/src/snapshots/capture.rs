@@ -93,6 +93,8 @@ impl Capture {
         Capture::open(inner, folder, origin, key)
     }
 
+    /// Opens the instants and the set of changes in `folder`, which is made if it is missing; only
+    /// then `origin` counts.
     fn open(inner: Arc<dyn Backing>, folder: PathBuf, origin: Option<&str>, key: AsideKey) -> io::Result<Arc<Capture>> {
         let origin = origin.filter(|_| !folder.is_dir());
         make_folder(&folder).map_err(|error| in_folder(&folder, &error))?;
@@ -167,6 +169,7 @@ impl Capture {
         side::remove(&self.folder, name);
     }
 
+    /// Locks the blocks of a range: alone, or shared with other requests.
     fn hold(&self, offset: u64, bytes: u64, alone: bool) -> Locks<'_> {
         let blocks = blocks(offset, bytes);
         let mut stripes: Vec<u64> = if blocks.end - blocks.start >= STRIPES { (0..STRIPES).collect() } else { blocks.map(|block| block % STRIPES).collect() };

@@ -72,6 +72,8 @@ impl Changes {
         Ok(Some(changes))
     }
 
+    /// Writes the header. `clean` says that the file has every change, also after the machine
+    /// stops.
     fn write_header(&self, clean: bool) -> io::Result<()> {
         let (Some(file), Some(since)) = (&self.file, &self.since) else { return Ok(()) };
         let mut body = Vec::new();

@@ -188,7 +188,7 @@ impl Manifest {
         self.0.head.blocks
     }
 
-    /// Blocks that were stored for this snapshot, and not for one before.
+    /// Returns the number of blocks that were stored for this snapshot, and not for one before.
     pub fn own_blocks(&self) -> u64 {
         self.0.head.own_blocks
     }
@@ -222,6 +222,8 @@ impl Manifest {
         })
     }
 
+    /// Returns a page by its position in the index; the last [`KEPT_PAGES`] that were read are
+    /// cached.
     fn page(&self, at: usize) -> io::Result<Arc<Page>> {
         let mut cache = self.0.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = cache.iter().position(|&(number, _)| number == at).and_then(|position| cache.remove(position)) {
@@ -382,6 +384,7 @@ fn wrong(objects: &Objects, snapshot: &str, error: &io::Error) -> io::Error {
 }
 
 impl Head {
+    /// Reads the head of a manifest; returns it with the bytes that follow it.
     fn read(bytes: &[u8]) -> io::Result<(Head, &[u8])> {
         let (body, rest) = unframed(HEAD_MAGIC, bytes)?;
         let head_bytes = (FRAME_BYTES + body.len()) as u64;
@@ -400,6 +403,8 @@ impl Head {
 }
 
 impl Page {
+    /// Reads a page; checks that its blocks are in order and as many as the index says. `owners` is
+    /// the number of owners.
     fn read(bytes: &[u8], page: &PageRef, owners: usize) -> io::Result<Page> {
         let mut body = Reader(bytes);
         let start = u64::from(page.number) * PAGE_BLOCKS;
@@ -421,6 +426,7 @@ impl Page {
         Ok(Page { runs, digests })
     }
 
+    /// Encodes the page; `start` is the number of its first block.
     fn write(&self, start: u64) -> Vec<u8> {
         let mut body = Vec::with_capacity(4 + self.runs.len() * 20 + self.digests.len() * 16);
         put_u32(&mut body, self.runs.len() as u32);
@@ -462,6 +468,7 @@ struct ManifestBuilder {
 }
 
 impl ManifestBuilder {
+    /// Adds a block, which comes after all earlier ones.
     fn add(&mut self, index: u64, place: Place) {
         if index / PAGE_BLOCKS != self.number {
             self.end_page();
@@ -482,6 +489,7 @@ impl ManifestBuilder {
         }
     }
 
+    /// Encodes the page that is being filled, if it has any block, and adds it to the index.
     fn end_page(&mut self) {
         let page = std::mem::take(&mut self.page);
         if page.runs.is_empty() {
@@ -531,6 +539,7 @@ fn put_set(into: &mut Vec<u8>, start: u64, page: &Page) {
     words.iter().for_each(|&word| put_u64(into, word));
 }
 
+/// Reads which blocks a page has, and puts them into `set`.
 fn read_set(from: &mut Reader<'_>, page: &PageRef, set: &BlockSet) -> io::Result<()> {
     let start = u64::from(page.number) * PAGE_BLOCKS;
     let runs = from.u32()?;
@@ -571,6 +580,7 @@ pub fn changed_blocks<'a>(first: &'a Manifest, second: &'a Manifest, first_block
     })
 }
 
+/// Returns the blocks of the page with this number that are not the same in two snapshots.
 fn changed_in(first: &Manifest, second: &Manifest, number: u32) -> io::Result<Vec<Changed>> {
     let at = |manifest: &Manifest| manifest.0.pages.binary_search_by_key(&number, |page| page.number).ok();
     let (first_page, second_page) = (at(first), at(second));

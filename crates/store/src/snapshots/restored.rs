@@ -245,6 +245,8 @@ impl Restored {
         self.mark(&claim.blocks)
     }
 
+    /// Discards or zeros a range in steps of [`CLEARED_AT_ONCE`] blocks, so that only those are
+    /// claimed at once.
     fn clear(&self, offset: u64, bytes: u64, make: impl Fn(u64, u64) -> io::Result<()>) -> io::Result<()> {
         within(self.bytes(), offset, bytes)?;
         if self.cold_blocks() == 0 {
@@ -265,6 +267,7 @@ fn in_file(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
+/// Writes the header of the marks: the snapshot, its size in bytes, and this start of the machine.
 fn write_header(file: &File, manifest: &Manifest) -> io::Result<()> {
     let mut body = Vec::new();
     put_text(&mut body, manifest.name());
@@ -292,6 +295,7 @@ impl Backing for Restored {
         self.inner.bytes()
     }
 
+    /// Fetches the cold blocks of the range first.
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         within(self.bytes(), offset, buffer.len() as u64)?;
         if self.cold_blocks() > 0 {
@@ -307,6 +311,7 @@ impl Backing for Restored {
         self.change(offset, data.len() as u64, || self.inner.write(data, offset))
     }
 
+    /// Flushes the bytes, and then gives the blocks written before the second mark, on disk.
     fn flush(&self) -> io::Result<()> {
         // Another flush may have the blocks of a write before this one: its marks must be on disk,
         // too, when this one is answered.
@@ -347,8 +352,8 @@ impl Backing for Restored {
     }
 }
 
-/// Fetches every cold block, with several threads. `each` hears of every block that was fetched;
-/// ends when it says `false`. The first error ends it.
+/// Fetches every cold block, with several threads. `each` is called with the number of every block
+/// that was fetched, and ends it by returning false. The first error ends it too.
 pub fn initialize_all(restored: &Restored, threads: usize, each: &(dyn Fn(u64) -> bool + Sync)) -> io::Result<()> {
     let (next, stop) = (Mutex::new(0), AtomicBool::new(false));
     let work = || -> io::Result<()> {

@@ -172,6 +172,8 @@ fn stored_before(objects: &Objects, name: &str) -> io::Result<(Had, u32)> {
 }
 
 impl Job<'_> {
+    /// Looks at all blocks, with [`THREADS`] threads, and returns the outcome of each that matters,
+    /// by block.
     fn run(&self) -> io::Result<Vec<(u64, Outcome)>> {
         let parts: Vec<io::Result<Vec<(u64, Outcome)>>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| self.work())).collect();
@@ -185,6 +187,7 @@ impl Job<'_> {
         Ok(outcomes)
     }
 
+    /// Does the work of one thread; an error of it stops the others.
     fn work(&self) -> io::Result<Vec<(u64, Outcome)>> {
         // The niceness is that of this thread alone. If the machine does not allow it, the thread
         // goes on without.
@@ -198,6 +201,8 @@ impl Job<'_> {
         worked.map(|()| outcomes)
     }
 
+    /// Looks at batch after batch and stores each segment that is full. Ends early if another
+    /// thread failed.
     fn batches(&self, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
         while let Some((first, count)) = self.take() {
             for index in first..first + count {
@@ -222,7 +227,8 @@ impl Job<'_> {
         (self.progress)(Progress { done: self.done.load(Ordering::Relaxed), blocks: self.blocks, stored: self.stored.load(Ordering::Relaxed) });
     }
 
-    /// Takes the next blocks to look at: at most a segment's, none of them known to need nothing.
+    /// Takes the next batch of blocks: the first and their number, at most a segment's. Batches
+    /// without data or without a change are skipped.
     fn take(&self) -> Option<(u64, u64)> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         while *next < self.blocks {
@@ -247,6 +253,7 @@ impl Job<'_> {
         self.changed.is_some_and(|changed| !changed.any(first, count)) || !self.source.may_hold_data(first, count)
     }
 
+    /// Decides one block: not changed, stored by an earlier try, zeros, or to be read.
     fn block(&self, index: u64, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
         if self.changed.is_some_and(|changed| !changed.contains(index)) {
             return Ok(());
@@ -262,6 +269,8 @@ impl Job<'_> {
         self.pace.piece(|_| self.fill(index, segment, outcomes))
     }
 
+    /// Reads a block into the segment, sealed; leaves it out if it is zeros, or the same as in the
+    /// parent.
     fn fill(&self, index: u64, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
         let data = segment.room();
         self.source.read_block(index, data)?;
@@ -281,6 +290,8 @@ impl Job<'_> {
         Ok(())
     }
 
+    /// Stores the segment as an object, and notes the places of its blocks. Nothing is done for an
+    /// empty one.
     fn put(&self, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
         if segment.is_empty() {
             return Ok(());

@@ -66,7 +66,7 @@ impl SnapshotWorkers {
         begin_all(&[(capture, id.as_str())])?.pop().ok_or_else(|| io::Error::other("nothing was captured"))
     }
 
-    /// Goes on with what a restart ended.
+    /// Goes on with the copies that a restart interrupted; fails those whose instant is lost.
     pub(super) fn resume_copies(&self) {
         let copies: Vec<VolumeRecord> = self.ledger.lab(|lab| lab.volumes.values().filter(|record| record.is_being_copied()).cloned().collect());
         for record in copies {
@@ -83,7 +83,8 @@ impl SnapshotWorkers {
         }
     }
 
-    /// Brings all bytes over, from the first on: what an earlier try brought is made anew.
+    /// Copies all bytes to a copy, from the first on, and notes that the copy is ready. After an
+    /// error its instant is kept for the next try.
     pub(super) fn copy_bytes(&self, id: &VolumeId) -> io::Result<()> {
         let record = self.ledger.lab(|lab| lab.volumes.get(id).cloned()).filter(VolumeRecord::is_being_copied);
         // Taken out while it is read, put back where that must be tried again.
@@ -108,6 +109,8 @@ impl SnapshotWorkers {
         }
     }
 
+    /// Makes the files of a copy anew, and copies and flushes the bytes of the instant. An instant
+    /// that is lost is an error of kind InvalidData, which is not tried again.
     fn copy_from(&self, record: &VolumeRecord, instant: &Instant) -> io::Result<()> {
         // No use to try again.
         instant.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
@@ -132,6 +135,8 @@ impl SnapshotWorkers {
         self.ledger.find(record.id.as_str())
     }
 
+    /// Copies the blocks of an instant that are not zeros; the remaining number is kept in
+    /// `to_copy`. Fails when the lab goes down.
     fn copy_blocks(&self, id: &VolumeId, from: &Instant, to: &dyn Backing) -> io::Result<()> {
         let (block, bytes) = (BLOCK_BYTES as u64, from.bytes().min(to.bytes()));
         let all = bytes.div_ceil(block);

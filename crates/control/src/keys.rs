@@ -251,7 +251,7 @@ impl Keys {
                 let hint = "Enable it first.";
                 Err(refuse(ErrorKind::IncorrectState, &key.id, "is a key that is disabled", hint, "DisabledException", format!("{arn} is disabled.")))
             }
-            KeyState::PendingDeletion => Err(pending(&key.id, &arn)),
+            KeyState::PendingDeletion => Err(refuse_pending_deletion(&key.id, &arn)),
         }
     }
 
@@ -287,13 +287,13 @@ impl Keys {
             Some(named) => named,
             None => self.default_for_volumes().map_or(EBS_ALIAS, |key| &key.id),
         };
-        self.usable(settings, named).map(|key| Some(key.id.clone())).map_err(of_ec2)
+        self.usable(settings, named).map(|key| Some(key.id.clone())).map_err(word_as_ec2)
     }
 
     /// Returns the deletions of keys that are due until `now_ms`, each with its lab time.
     pub(crate) fn due(&self, now_ms: u64) -> Vec<(u64, KeyChange)> {
-        let over = |key: &&KeyRecord| key.deletion_ms.is_some_and(|at_ms| at_ms <= now_ms);
-        let deleted = self.keys.values().filter(over);
+        let is_due = |key: &&KeyRecord| key.deletion_ms.is_some_and(|at_ms| at_ms <= now_ms);
+        let deleted = self.keys.values().filter(is_due);
         deleted.map(|key| (key.deletion_ms.unwrap_or(now_ms), KeyChange::Deleted { key: key.id.clone() })).collect()
     }
 
@@ -337,7 +337,7 @@ impl Keys {
 }
 
 /// Turns a refusal of KMS into EC2's sentence about a volume's key.
-pub fn of_ec2(error: ControlError) -> ControlError {
+pub fn word_as_ec2(error: ControlError) -> ControlError {
     let message = error.problem().message.clone();
     match error.problem().code.as_str() {
         "NotFoundException" => error.says("InvalidKMSKey.NotFound", format!("The KMS key provided does not exist: {message}")),
@@ -349,16 +349,16 @@ pub fn of_ec2(error: ControlError) -> ControlError {
 }
 
 /// Makes the refusal of a key that is pending deletion.
-fn pending(id: &str, arn: &str) -> ControlError {
+fn refuse_pending_deletion(id: &str, arn: &str) -> ControlError {
     let hint = "Cancel its deletion first, then enable it.";
     refuse(ErrorKind::IncorrectState, id, "is a key that will be deleted", hint, "KMSInvalidStateException", format!("{arn} is pending deletion."))
 }
 
 /// Returns the changes a command makes.
-pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
+pub(crate) fn decide_changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
     let find = |key: &str| keys.find(settings, key);
     // A user cannot change a key that EBS made for itself.
-    let own = |key: &str| {
+    let find_changeable = |key: &str| {
         let record = find(key)?;
         match record.new.managed {
             false => Ok(record),
@@ -371,26 +371,26 @@ pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at
     };
     match command {
         KeyCommand::Create { id, new } => create(keys, id, new),
-        KeyCommand::Enable { key } => set_state(own(key)?, settings, KeyState::Enabled),
-        KeyCommand::Disable { key } => set_state(own(key)?, settings, KeyState::Disabled),
-        KeyCommand::ScheduleDeletion { key, days } => schedule(own(key)?, settings, *days, at_ms),
-        KeyCommand::CancelDeletion { key } => cancel(own(key)?, settings),
+        KeyCommand::Enable { key } => set_state(find_changeable(key)?, settings, KeyState::Enabled),
+        KeyCommand::Disable { key } => set_state(find_changeable(key)?, settings, KeyState::Disabled),
+        KeyCommand::ScheduleDeletion { key, days } => schedule_deletion(find_changeable(key)?, settings, *days, at_ms),
+        KeyCommand::CancelDeletion { key } => cancel_deletion(find_changeable(key)?, settings),
         KeyCommand::Update { key, description, policy } => {
-            let record = own(key)?;
+            let record = find_changeable(key)?;
             let mut new = record.new.clone();
             new.description = description.clone().unwrap_or(new.description);
             new.policy = policy.clone().unwrap_or(new.policy);
-            updated(record, new)
+            decide_update(record, new)
         }
         KeyCommand::Tag { key, request } => {
-            let record = own(key)?;
+            let record = find_changeable(key)?;
             let Some((set, remove)) = changed_tags(&record.new.tags, request)? else { return Ok(Vec::new()) };
             let mut new = record.new.clone();
             new.tags.retain(|key, _| !remove.contains(key));
             new.tags.extend(set);
-            updated(record, new)
+            decide_update(record, new)
         }
-        KeyCommand::SetAlias { alias, key, exists } => set_alias(keys, settings, alias, own(key)?, *exists),
+        KeyCommand::SetAlias { alias, key, exists } => set_alias(keys, settings, alias, find_changeable(key)?, *exists),
         KeyCommand::DeleteAlias { alias } => {
             check_alias(alias)?;
             find(alias)?;
@@ -403,7 +403,7 @@ pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at
             false => Ok(vec![KeyChange::EncryptByDefault { encrypt: *encrypt }]),
         },
         KeyCommand::SetDefault { key } => {
-            let key = key.as_deref().map(|key| keys.usable(settings, key).map_err(of_ec2)).transpose()?.map(|key| key.id.clone());
+            let key = key.as_deref().map(|key| keys.usable(settings, key).map_err(word_as_ec2)).transpose()?.map(|key| key.id.clone());
             Ok(if key == keys.default_key { Vec::new() } else { vec![KeyChange::DefaultSet { key }] })
         }
         // The lab finds the volume.
@@ -446,35 +446,35 @@ fn create(keys: &Keys, id: &str, new: &NewKey) -> Result<Vec<KeyChange>, Control
 }
 
 /// Decides that a key has the properties `new`; no change where it has them already.
-fn updated(record: &KeyRecord, new: NewKey) -> Result<Vec<KeyChange>, ControlError> {
+fn decide_update(record: &KeyRecord, new: NewKey) -> Result<Vec<KeyChange>, ControlError> {
     check_new(&new)?;
     Ok(if new == record.new { Vec::new() } else { vec![KeyChange::Updated { key: record.id.clone(), new }] })
 }
 
 fn set_state(record: &KeyRecord, settings: &Settings, state: KeyState) -> Result<Vec<KeyChange>, ControlError> {
     match record.state {
-        KeyState::PendingDeletion => Err(pending(&record.id, &key_arn(settings, &record.id))),
-        was if was == state => Ok(Vec::new()),
+        KeyState::PendingDeletion => Err(refuse_pending_deletion(&record.id, &key_arn(settings, &record.id))),
+        current if current == state => Ok(Vec::new()),
         _ => Ok(vec![KeyChange::StateSet { key: record.id.clone(), state, deletion_ms: None }]),
     }
 }
 
 /// Decides that a key is deleted in `days` days. `at_ms` is lab time, Unix milliseconds.
-fn schedule(record: &KeyRecord, settings: &Settings, days: u32, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
+fn schedule_deletion(record: &KeyRecord, settings: &Settings, days: u32, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
     let (least, most) = DELETION_DAYS;
     if !(least..=most).contains(&days) {
         let (rule, message) = (format!("a key is deleted after {least} to {most} days"), format!("PendingWindowInDays must be between {least} and {most}."));
         return Err(refuse(ErrorKind::InvalidParameter, &days.to_string(), rule, "Use 7 for as soon as possible.", "ValidationException", message));
     }
     if record.state == KeyState::PendingDeletion {
-        return Err(pending(&record.id, &key_arn(settings, &record.id)));
+        return Err(refuse_pending_deletion(&record.id, &key_arn(settings, &record.id)));
     }
     let deletion_ms = Some(at_ms.saturating_add(u64::from(days) * DAY_MS));
     Ok(vec![KeyChange::StateSet { key: record.id.clone(), state: KeyState::PendingDeletion, deletion_ms }])
 }
 
 /// Decides that a key is not deleted; it is disabled then (KMS API, CancelKeyDeletion).
-fn cancel(record: &KeyRecord, settings: &Settings) -> Result<Vec<KeyChange>, ControlError> {
+fn cancel_deletion(record: &KeyRecord, settings: &Settings) -> Result<Vec<KeyChange>, ControlError> {
     if record.state != KeyState::PendingDeletion {
         let message = format!("{} is not pending deletion.", key_arn(settings, &record.id));
         let rule = "is a key that will not be deleted";
@@ -512,7 +512,7 @@ fn check_alias(alias: &str) -> Result<(), ControlError> {
 fn set_alias(keys: &Keys, settings: &Settings, alias: &str, key: &KeyRecord, exists: bool) -> Result<Vec<KeyChange>, ControlError> {
     check_alias(alias)?;
     if key.state == KeyState::PendingDeletion {
-        return Err(pending(&key.id, &key_arn(settings, &key.id)));
+        return Err(refuse_pending_deletion(&key.id, &key_arn(settings, &key.id)));
     }
     let current = keys.aliases.get(alias);
     if current.is_some() && !exists {

@@ -72,8 +72,8 @@ impl EventLog {
         self.keep(self.next, event);
     }
 
-    /// Returns at most `most` events from the number `from` on, how many before them are no longer
-    /// kept, and the number from which to ask next.
+    /// Returns at most `most` events from the number `from` on, the number of events from `from` on
+    /// that are no longer kept, and the number from which to ask next.
     pub fn since(&self, from: u64, most: usize) -> (Vec<Value>, u64, u64) {
         let oldest = self.newest.front().map_or(self.next, |(number, _)| *number);
         let lost = oldest.saturating_sub(from);
@@ -176,7 +176,7 @@ fn of_snapshot(lab: &Lab, change: &SnapshotChange, at_ms: u64) -> Option<Body> {
     if let Some(record) = lab.snapshots.records.get(snapshot).filter(|_| event == "createSnapshot") {
         detail["startTime"] = json!(time_of(record.started_ms, SecondsFormat::Millis));
         detail["endTime"] = json!(time_of(at_ms, SecondsFormat::Millis));
-        match (&record.of.source, &record.of.volume) {
+        match (&record.properties.source, &record.properties.volume) {
             (SnapshotSource::Copy { snapshot, .. }, _) => {
                 detail["event"] = json!("copySnapshot");
                 detail["source"] = json!(arn(format!("snapshot/{snapshot}")));

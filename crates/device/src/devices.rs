@@ -164,7 +164,8 @@ impl Devices {
         Some((self.clock.now(), decider.host.instance.as_ref()?.state()))
     }
 
-    /// Gives a volume the lowest free device number; none when all are taken.
+    /// Adds a volume's device to the model under the lowest free device number, and returns that
+    /// number; None when all are taken.
     pub fn put(&self, saved: &SavedDevice) -> Option<DeviceNumber> {
         let mut decider = self.decider();
         let device_number = decider.storages.iter().position(Option::is_none).unwrap_or(decider.storages.len());

@@ -116,8 +116,8 @@ impl Drop for Mount {
     }
 }
 
-/// Mounts on `folder`; the descriptor its requests come from. Fuser does not unmount, because its
-/// unmounting cannot be tried again after a refusal.
+/// Mounts on `folder`, and returns the descriptor that its requests come from. Fuser does not
+/// unmount, because its unmounting cannot be tried again after a refusal.
 fn mount(folder: &Path) -> io::Result<OwnedFd> {
     let channel = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -186,7 +186,8 @@ impl Files {
         self.devices.volume(device_number).filter(|volume| inode_of(volume) == inode.0)
     }
 
-    /// Decides a request: its arrival, the time of its answer, and true to answer with an error.
+    /// Decides a request; returns its arrival, the time of its answer, and true to answer with an
+    /// error.
     fn decide(&self, volume: &AttachedVolume, io: Io) -> (Nanos, Nanos, bool) {
         let (now, decision) = match volume.pace() {
             Pace::Model => self.devices.decide(volume.device_number, io),

@@ -39,7 +39,7 @@ pub(crate) fn refusal(kind: ErrorKind, code: &'static str, message: String, valu
 }
 
 /// Makes the refusal of an id that is not one of a snapshot.
-pub(crate) fn malformed(snapshot: &str) -> ControlError {
+pub(crate) fn refuse_id(snapshot: &str) -> ControlError {
     let message = format!("Invalid id: \"{snapshot}\" (expecting \"snap-...\")");
     refusal(ErrorKind::InvalidParameter, "InvalidParameterValue", message, snapshot, "Take the id from `headrace snapshot list`.")
 }
@@ -59,7 +59,7 @@ impl Snapshots {
     /// # Errors
     /// Not an id, or no snapshot has it.
     pub fn find(&self, snapshot: &str) -> Result<&SnapshotRecord, ControlError> {
-        let id: SnapshotId = snapshot.parse().map_err(|_| malformed(snapshot))?;
+        let id: SnapshotId = snapshot.parse().map_err(|_| refuse_id(snapshot))?;
         self.records.get(&id).filter(|_| !self.bin.contains_key(&id)).ok_or_else(|| {
             let hint = match self.bin.contains_key(&id) {
                 true => "It is in the recycle bin: `headrace snapshot recover` takes it out.",
@@ -114,12 +114,12 @@ impl Snapshots {
             | SnapshotChange::Failed { snapshot, .. }
             | SnapshotChange::TagsChanged { snapshot, .. }
             | SnapshotChange::Shared { snapshot, .. }
-            | SnapshotChange::LockSet { snapshot, .. } => self.change(snapshot, change, at_ms),
+            | SnapshotChange::LockSet { snapshot, .. } => self.change_record(snapshot, change, at_ms),
         }
     }
 
     /// Applies a change of the record of a snapshot; none without a record.
-    fn change(&mut self, snapshot: &SnapshotId, change: &SnapshotChange, at_ms: u64) {
+    fn change_record(&mut self, snapshot: &SnapshotId, change: &SnapshotChange, at_ms: u64) {
         if matches!(change, SnapshotChange::Completed { .. } | SnapshotChange::Failed { .. }) {
             self.pending.remove(snapshot);
         }
@@ -142,8 +142,8 @@ impl Snapshots {
                 record.error = Some(reason.clone());
             }
             SnapshotChange::TagsChanged { set, remove, .. } => {
-                record.of.tags.retain(|key, _| !remove.contains(key));
-                record.of.tags.extend(set.clone());
+                record.properties.tags.retain(|key, _| !remove.contains(key));
+                record.properties.tags.extend(set.clone());
             }
             SnapshotChange::Shared { accounts, .. } => record.shared_with.clone_from(accounts),
             SnapshotChange::LockSet { lock, .. } => record.lock.clone_from(lock),
@@ -162,7 +162,7 @@ impl Snapshots {
     /// Moves a snapshot to those whose objects are being removed, with the name of its chain.
     fn forget(&mut self, snapshot: &SnapshotId) {
         if let Some(record) = self.records.remove(snapshot) {
-            self.deleting.insert(snapshot.clone(), record.of.chain);
+            self.deleting.insert(snapshot.clone(), record.properties.chain);
         }
         self.pending.remove(snapshot);
         self.bin.remove(snapshot);

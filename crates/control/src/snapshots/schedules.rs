@@ -111,9 +111,9 @@ pub(crate) fn run(lab: &Lab, schedule: &str, at_ms: u64, ids: &mut dyn FnMut() -
 /// Decides the deletion of snapshots that the schedule of one that is completed now no longer
 /// keeps.
 pub(crate) fn after_completion(all: &Snapshots, completed: &SnapshotId, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
-    let of = all.records.get(completed).map(|record| &record.of);
-    let schedule = of.and_then(|of| of.schedule.as_ref()).and_then(|name| all.schedules.get(name));
-    match (schedule, of.and_then(|of| of.volume.as_ref())) {
+    let properties = all.records.get(completed).map(|record| &record.properties);
+    let schedule = properties.and_then(|of| of.schedule.as_ref()).and_then(|name| all.schedules.get(name));
+    match (schedule, properties.and_then(|of| of.volume.as_ref())) {
         (Some(schedule), Some(volume)) => delete_old(all, schedule, volume, 1, at_ms),
         _ => Ok(Vec::new()),
     }
@@ -123,19 +123,19 @@ pub(crate) fn after_completion(all: &Snapshots, completed: &SnapshotId, at_ms: u
 /// `more` snapshots count as kept in addition: they are completed now, and the records do not say
 /// so yet.
 fn delete_old(all: &Snapshots, schedule: &Schedule, volume: &VolumeId, more: usize, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
-    let is_of_it = |record: &&SnapshotRecord| {
-        let of_schedule = record.of.schedule.as_deref() == Some(&schedule.name) && record.of.volume.as_ref() == Some(volume);
-        of_schedule && record.state == SnapshotState::Completed
+    let is_of_schedule = |record: &&SnapshotRecord| {
+        let matches = record.properties.schedule.as_deref() == Some(&schedule.name) && record.properties.volume.as_ref() == Some(volume);
+        matches && record.state == SnapshotState::Completed
     };
-    let mut snapshots: Vec<&SnapshotRecord> = all.listed().filter(is_of_it).collect();
+    let mut snapshots: Vec<&SnapshotRecord> = all.listed().filter(is_of_schedule).collect();
     snapshots.sort_by_key(|record| (record.started_ms, record.id.clone()));
-    let over = match (schedule.keep, schedule.keep_days) {
+    let surplus = match (schedule.keep, schedule.keep_days) {
         (Some(keep), _) => (snapshots.len() + more).saturating_sub(keep as usize),
         (None, Some(days)) => snapshots.iter().take_while(|record| record.started_ms + u64::from(days) * DAY_MS <= at_ms).count(),
         (None, None) => 0,
     };
     let mut changes = Vec::new();
-    for record in snapshots.into_iter().take(over).filter(|record| lifecycle::is_deletable(all, record, at_ms)) {
+    for record in snapshots.into_iter().take(surplus).filter(|record| lifecycle::is_deletable(all, record, at_ms)) {
         changes.extend(lifecycle::delete(all, record, at_ms)?);
     }
     Ok(changes)

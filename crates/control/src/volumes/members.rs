@@ -32,10 +32,10 @@ pub(crate) fn balance_changes(
     let chosen = with_credits.map(|(index, _)| index as u32).filter(|&index| member.is_none_or(|member| member == index));
     let changes: Vec<Change> = chosen.map(|member| Change::BalanceSet { volume: volume.clone(), member, per_million }).collect();
     if changes.is_empty() {
-        let of = member.and_then(|member| spec.members.get(member as usize)).map_or_else(|| spec.to_string(), ToString::to_string);
+        let label = member.and_then(|member| spec.members.get(member as usize)).map_or_else(|| spec.to_string(), ToString::to_string);
         return Err(ControlError::new(
             ErrorKind::Unsupported,
-            of,
+            label,
             "has no credit balance: only gp2, st1 and sc1 volumes below the size at which the baseline reaches the burst have",
             "data/volumes/gp2.toml, st1.toml, sc1.toml",
             "Use a smaller gp2, or st1 or sc1.",
@@ -62,7 +62,7 @@ pub(crate) fn slow_member(record: &VolumeRecord, member: u32, caps_percent: f64,
     let index = record.member_index(member)?;
     let Slowness { caps_per_mille, extra_latency_us } = Slowness::new(caps_percent, extra_ms)?;
     if !record.lives(index) {
-        return Err(lost(record, index));
+        return Err(refuse_lost(record, index));
     }
     if caps_per_mille == 1_000 && extra_latency_us == 0 {
         return restore_member(record, member);
@@ -96,7 +96,7 @@ pub(crate) fn restore_member(record: &VolumeRecord, member: u32) -> Result<Vec<C
         // Without redundancy no write was answered while it was away, so its data are the
         // acknowledged ones.
         MemberState::Failed if !record.redundant() => {}
-        MemberState::Failed | MemberState::Rebuilding { .. } => return Err(lost(record, index)),
+        MemberState::Failed | MemberState::Rebuilding { .. } => return Err(refuse_lost(record, index)),
     }
     Ok(vec![Change::MemberRestored { volume: record.id.clone(), member }])
 }
@@ -136,8 +136,8 @@ pub(crate) fn replace_member(record: &VolumeRecord, member: u32, mib_s: Option<u
 }
 
 /// Decides the progress of a rebuild, bytes; fewer than before where a restart began it again.
-pub(crate) fn member_rebuilding(record: &VolumeRecord, member: u32, done_bytes: u64) -> Result<Vec<Change>, ControlError> {
-    let index = rebuilding(record, member)?;
+pub(crate) fn note_rebuilding(record: &VolumeRecord, member: u32, done_bytes: u64) -> Result<Vec<Change>, ControlError> {
+    let index = find_rebuilding(record, member)?;
     match record.members[index].state {
         // Fewer than before, too: a restart begins a rebuild again.
         MemberState::Rebuilding { total_bytes, .. } if done_bytes <= total_bytes => {
@@ -147,13 +147,13 @@ pub(crate) fn member_rebuilding(record: &VolumeRecord, member: u32, done_bytes: 
     }
 }
 
-pub(crate) fn member_rebuilt(record: &VolumeRecord, member: u32) -> Result<Vec<Change>, ControlError> {
-    rebuilding(record, member)?;
+pub(crate) fn confirm_rebuilt(record: &VolumeRecord, member: u32) -> Result<Vec<Change>, ControlError> {
+    find_rebuilding(record, member)?;
     Ok(vec![Change::MemberRebuilt { volume: record.id.clone(), member }])
 }
 
 /// Returns the index of a member, which must be in rebuild.
-fn rebuilding(record: &VolumeRecord, member: u32) -> Result<usize, ControlError> {
+fn find_rebuilding(record: &VolumeRecord, member: u32) -> Result<usize, ControlError> {
     record.check_usable()?;
     let index = record.member_index(member)?;
     match record.members[index].state {
@@ -163,7 +163,7 @@ fn rebuilding(record: &VolumeRecord, member: u32) -> Result<usize, ControlError>
 }
 
 /// Makes the refusal of a member that is lost or in rebuild.
-fn lost(record: &VolumeRecord, index: usize) -> ControlError {
+fn refuse_lost(record: &VolumeRecord, index: usize) -> ControlError {
     let rule = match record.members[index].state {
         MemberState::Rebuilding { .. } => "is being rebuilt",
         _ => "is lost",
@@ -199,9 +199,9 @@ pub(crate) fn apply(record: &mut VolumeRecord, change: &Change, at_ms: u64) {
             // A new volume has its own credits.
             *member = Member { state, replaced: member.replaced + 1, balance: None };
         }
-        Change::MemberRebuilding { done_bytes: now, .. } => {
+        Change::MemberRebuilding { done_bytes: reported, .. } => {
             if let MemberState::Rebuilding { done_bytes, .. } = &mut member.state {
-                *done_bytes = now;
+                *done_bytes = reported;
             }
         }
         _ => {}

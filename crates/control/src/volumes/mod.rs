@@ -40,7 +40,7 @@ pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut d
     settings.check_zone(request.zone.as_deref(), request.zone_id.as_deref())?;
     let source = request.source_volume.as_deref().map(|source| copies::source_of(lab, source)).transpose()?;
     let spec = spec_of(request, lab, source)?;
-    let as_of = request.as_of.as_deref().map(settings::day).transpose()?.unwrap_or_else(|| settings.day());
+    let as_of = request.as_of.as_deref().map(settings::parse_day).transpose()?.unwrap_or_else(|| settings.day());
     let limits = limits_of(&spec, as_of, settings)?;
     if let Some(name) = &request.name {
         check_name(name, existing)?;
@@ -93,7 +93,7 @@ pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut d
 fn spec_of(request: &CreateRequest, lab: &Lab, source: Option<&VolumeRecord>) -> Result<StorageSpec, ControlError> {
     let CreateRequest { volume_type, iops, throughput_mib_s, .. } = request;
     let of_snapshot = request.snapshot.as_deref().filter(|_| request.spec.is_empty()).map(|snapshot| lab.snapshots.find(snapshot)).transpose()?;
-    let of_another = source.map(VolumeRecord::size_gib).or(of_snapshot.map(|record| record.of.size_gib));
+    let of_another = source.map(VolumeRecord::size_gib).or(of_snapshot.map(|record| record.properties.size_gib));
     let size_gib = &request.size_gib.or(of_another.filter(|_| request.spec.is_empty()));
     let one_by_one = volume_type.is_some() || size_gib.is_some() || iops.is_some() || throughput_mib_s.is_some();
     if !request.spec.is_empty() {
@@ -137,7 +137,7 @@ fn check_name(name: &str, existing: &Volumes) -> Result<(), ControlError> {
 
 /// Decides that the files of a volume are there: of a new one, or again of one in error that could
 /// be used before.
-pub(crate) fn created(record: &VolumeRecord) -> Result<Vec<Change>, ControlError> {
+pub(crate) fn confirm_created(record: &VolumeRecord) -> Result<Vec<Change>, ControlError> {
     match record.status {
         VolumeStatus::Creating => {}
         // The files are there again.
@@ -147,7 +147,7 @@ pub(crate) fn created(record: &VolumeRecord) -> Result<Vec<Change>, ControlError
     Ok(vec![Change::VolumeReady { volume: record.id.clone() }])
 }
 
-pub(crate) fn volume_failed(record: &VolumeRecord, reason: &str) -> Result<Vec<Change>, ControlError> {
+pub(crate) fn fail_volume(record: &VolumeRecord, reason: &str) -> Result<Vec<Change>, ControlError> {
     match record.status {
         VolumeStatus::Deleting => Err(record.wrong_status("creating, available or in-use")),
         VolumeStatus::Error => Ok(Vec::new()),
@@ -169,7 +169,7 @@ pub(crate) fn delete(record: &VolumeRecord, settings: &Settings) -> Result<Vec<C
     }
 }
 
-pub(crate) fn deleted(record: &VolumeRecord) -> Result<Vec<Change>, ControlError> {
+pub(crate) fn confirm_deleted(record: &VolumeRecord) -> Result<Vec<Change>, ControlError> {
     if record.status != VolumeStatus::Deleting {
         return Err(record.wrong_status("deleting"));
     }

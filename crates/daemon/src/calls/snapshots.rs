@@ -191,7 +191,7 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
             };
             let matches = |record: &&SnapshotRecord| {
                 all.bin.contains_key(&record.id) == in_bin
-                    && volume.as_ref().is_none_or(|volume| record.of.volume.as_ref().is_some_and(|id| id.as_str() == volume))
+                    && volume.as_ref().is_none_or(|volume| record.properties.volume.as_ref().is_some_and(|id| id.as_str() == volume))
                     && args.state.as_ref().is_none_or(|state| record.state.as_str() == state)
                     && args.snapshots.as_ref().is_none_or(|names| names.iter().any(|id| id == record.id.as_str()))
             };
@@ -205,24 +205,24 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
 
 /// Returns a snapshot as callers see it.
 pub(super) fn view(settings: &Settings, all: &Snapshots, record: &SnapshotRecord, now_ms: u64) -> SnapshotView {
-    let (source, copy_of) = match &record.of.source {
+    let (source, copy_of) = match &record.properties.source {
         SnapshotSource::Volume => ("volume", None),
         SnapshotSource::Copy { snapshot, .. } => ("copy", Some(snapshot.to_string())),
         SnapshotSource::Direct { .. } => ("direct", None),
     };
     SnapshotView {
         id: record.id.to_string(),
-        volume: record.of.volume.as_ref().map(ToString::to_string),
-        size_gib: record.of.size_gib,
+        volume: record.properties.volume.as_ref().map(ToString::to_string),
+        size_gib: record.properties.size_gib,
         state: record.state.as_str().to_string(),
         error: record.error.clone(),
         progress_percent: record.progress_percent,
         started_at: lab_time(record.started_ms),
         completed_at: record.completed_ms.map(lab_time),
-        description: record.of.description.clone(),
-        tags: record.of.tags.clone(),
-        encrypted: record.of.encryption.is_some(),
-        kms_key: record.of.encryption.as_ref().map(|key| key_arn(settings, &key.key)),
+        description: record.properties.description.clone(),
+        tags: record.properties.tags.clone(),
+        encrypted: record.properties.encryption.is_some(),
+        kms_key: record.properties.encryption.as_ref().map(|key| key_arn(settings, &key.key)),
         source: source.to_string(),
         copy_of,
         parent: record.parent.as_ref().map(ToString::to_string),
@@ -230,7 +230,7 @@ pub(super) fn view(settings: &Settings, all: &Snapshots, record: &SnapshotRecord
         lock: record.lock.as_ref().map(|lock| lock_view(lock, now_ms)),
         shared_with: record.shared_with.clone(),
         bin: all.bin.get(&record.id).map(|bin| BinView { entered_at: lab_time(bin.entered_ms), exit_at: lab_time(bin.exit_ms), rule: bin.rule.clone() }),
-        schedule: record.of.schedule.clone(),
+        schedule: record.properties.schedule.clone(),
     }
 }
 

@@ -293,7 +293,7 @@ impl OfMetric {
     }
 }
 
-/// Checks the number of records that a page may have (None: `default`).
+/// Checks the number of records that a page may have (None: `default`), and returns it.
 fn page_of(most: Option<u32>, default: u32) -> Outcome<usize> {
     let most = most.unwrap_or(default);
     match (1..=MOST_RECORDS).contains(&most) {
@@ -335,7 +335,7 @@ pub fn describe_alarms(engine: &Engine, args: AlarmFilter) -> Outcome<AlarmList>
     }))
 }
 
-/// Checks the number of names of a call.
+/// Checks the number of names of a call, and returns the names.
 fn named(names: Vec<String>) -> Outcome<Vec<String>> {
     match names.len() {
         0 => Err(to_problem(Refusal::missing("AlarmNames"))),

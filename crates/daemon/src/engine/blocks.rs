@@ -69,7 +69,7 @@ impl Snapshots {
             }
         };
         let next = (blocks.len() > limit).then(|| blocks.pop().map(|last| last.block)).flatten();
-        Ok(Blocks { blocks, next, size_gib: record.of.size_gib, tokens_until_s: until_s })
+        Ok(Blocks { blocks, next, size_gib: record.properties.size_gib, tokens_until_s: until_s })
     }
 
     /// Returns the bytes of a block.
@@ -107,12 +107,12 @@ impl Snapshots {
     /// Opens the builder of a snapshot whose blocks are put one by one, over the blocks of its
     /// parent.
     fn open_builder(&self, record: &SnapshotRecord) -> io::Result<()> {
-        let parent = match &record.of.source {
+        let parent = match &record.properties.source {
             SnapshotSource::Direct { parent: Some(parent) } => Some(Manifest::load(&self.objects, parent.as_str())?),
             _ => None,
         };
         let cipher = self.cipher_of(record)?;
-        let builder = Builder::open(self.objects.clone(), record.id.as_str(), record.of.size_gib << 30, parent, cipher)?;
+        let builder = Builder::open(self.objects.clone(), record.id.as_str(), record.properties.size_gib << 30, parent, cipher)?;
         lock(&self.builders).insert(record.id.clone(), Arc::new(Put { builder, checksums: Mutex::default() }));
         Ok(())
     }
@@ -195,7 +195,7 @@ impl Snapshots {
         let (Some(put), Some(record)) = (put, record) else {
             return Err(refused(ErrorKind::IncorrectState, id.as_str(), "a block of it is being put", "Complete it when every block is answered."));
         };
-        let parent = match &record.of.source {
+        let parent = match &record.properties.source {
             SnapshotSource::Direct { parent } => parent.clone(),
             _ => None,
         };

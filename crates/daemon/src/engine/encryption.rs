@@ -14,7 +14,7 @@ use crate::keyring::{self, Context, Keyring, KEY_BYTES};
 use crate::other_lab::OpenKey;
 use crate::problem::{bad_input, could_not, from_io, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
-use headrace_control::keys::{key_arn, of_ec2, NewKey};
+use headrace_control::keys::{key_arn, word_as_ec2, NewKey};
 use headrace_control::{ClientToken, Command, CreateRequest, ErrorKind, KeyCommand, KeyRecord, Problem, SnapshotKey, VolumeRecord};
 use headrace_store::encrypted::{SnapshotCipher, DATA_KEY_BYTES};
 use headrace_store::kms::RemoteKey;
@@ -87,8 +87,8 @@ impl Keys {
     }
 
     /// Makes the key that EBS makes for itself before a volume is created, where the volume needs
-    /// it and it is not there yet. It outlives a creation that is refused later, as at AWS. Says
-    /// what a dry run must leave out, which makes none.
+    /// it and it is not there yet. It outlives a creation that is refused later, as at AWS. A dry
+    /// run makes none: `request.encrypted` is set to None instead.
     pub(crate) fn key_for_new_volume(&self, request: &mut CreateRequest) -> Outcome<()> {
         let missing = self.ledger.lab(|lab| match lab.keys.choose(request.encrypted, request.kms_key.as_deref()) {
             Ok(Some(None)) => lab.keys.default_for_volumes().is_none(),
@@ -152,7 +152,7 @@ impl Keys {
         Ok(BASE64_STANDARD.encode(sealed))
     }
 
-    /// Makes what seals and opens the blocks of a snapshot.
+    /// Makes the cipher that seals and opens the blocks of a snapshot.
     ///
     /// # Errors
     /// The errors of [`Keys::data_key_of`].
@@ -160,8 +160,8 @@ impl Keys {
         self.cipher_known_as(key, &id_of_data_key(&key.wrapped))
     }
 
-    /// Makes the cipher where manifests know the data key by another id: that of the lab it came
-    /// from.
+    /// Makes the cipher of a snapshot whose manifest names the data key by `id`, as the lab does
+    /// that it came from.
     pub(crate) fn cipher_known_as(&self, key: &SnapshotKey, id: &str) -> Outcome<Arc<SnapshotCipher>> {
         let cipher = self.unwrapped(&key.key, &key.wrapped, &key.context)?;
         Ok(Arc::new(SnapshotCipher::new(cipher, id)))
@@ -198,7 +198,7 @@ impl Keys {
             let value = if encrypted.is_some() { "Encrypted" } else { "KmsKeyArn" };
             return invalid(value, "cannot be given with a parent: the snapshot is encrypted as its parent is", "Leave it out.");
         }
-        match record.of.encryption {
+        match record.properties.encryption {
             Some(key) => {
                 self.snapshot_cipher(&key)?;
                 Ok(Some(key))
@@ -325,7 +325,7 @@ fn as_ec2(problem: headrace_control::Problem) -> headrace_control::Problem {
     match problem.code.as_str() {
         "NotFoundException" | "DisabledException" | "KMSInvalidStateException" => {
             let headrace_control::Problem { kind, value, rule, source, hint, code, message } = problem;
-            of_ec2(headrace_control::ControlError::new(kind, value, rule, source, hint).says(code, message)).into()
+            word_as_ec2(headrace_control::ControlError::new(kind, value, rule, source, hint).says(code, message)).into()
         }
         _ => problem,
     }

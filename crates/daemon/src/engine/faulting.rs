@@ -135,7 +135,7 @@ impl Volumes {
             .ok_or_else(|| refused(ErrorKind::IncorrectState, record.label(), "is not attached", "Attach it first: a fault changes what its device answers."))
     }
 
-    /// Sets a fault; its exact times are in the answer.
+    /// Sets a fault, and returns it with its exact times.
     pub fn fault(self: &Arc<Self>, request: &FaultRequest) -> Outcome<FaultSet> {
         let record = self.ledger.find(&request.volume)?;
         let op = operation(request.op.as_deref())?;
@@ -261,7 +261,8 @@ impl Volumes {
         }
     }
 
-    /// Loses, slows, restores or replaces a member.
+    /// Loses, slows, restores or replaces a member, in the ledger, the model and the array, and
+    /// returns the record afterwards.
     pub fn member(self: &Arc<Self>, command: &Command) -> Outcome<VolumeRecord> {
         let (Command::FailMember { volume, member }
         | Command::SlowMember { volume, member, .. }

@@ -162,7 +162,7 @@ impl Snapshots {
 
     fn copy_of_own(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<CopyRequest> {
         let own = self.ledger.lab(|lab| lab.snapshots.find(&request.snapshot).cloned())?;
-        Ok(CopyRequest { key: self.keys.key_of_copy(own.of.encryption.is_some(), encrypted, kms_key)?, ..request })
+        Ok(CopyRequest { key: self.keys.key_of_copy(own.properties.encryption.is_some(), encrypted, kms_key)?, ..request })
     }
 
     /// Makes the request for a copy from another object store, and the reason why its source's key
@@ -215,7 +215,7 @@ impl Snapshots {
     /// Returns the facts that another lab needs for a copy.
     pub(crate) fn offer_snapshot(&self, snapshot: &str) -> Outcome<SnapshotOffer> {
         let record = self.ledger.completed(snapshot)?;
-        let key = record.of.encryption;
+        let key = record.properties.encryption;
         Ok(SnapshotOffer {
             store: self.objects.url().to_string(),
             kms_key: key.as_ref().map(|key| self.ledger.lab(|lab| key_arn(&lab.settings, &key.key))),
@@ -247,8 +247,8 @@ impl Snapshots {
     pub(super) fn waits_for_key(&self, snapshot: &SnapshotId) -> bool {
         self.ledger.lab(|lab| {
             // A copy fails as on AWS.
-            let record = lab.snapshots.records.get(snapshot).filter(|record| record.of.source == SnapshotSource::Volume);
-            let key = record.and_then(|record| record.of.encryption.as_ref());
+            let record = lab.snapshots.records.get(snapshot).filter(|record| record.properties.source == SnapshotSource::Volume);
+            let key = record.and_then(|record| record.properties.encryption.as_ref());
             key.is_some_and(|key| lab.keys.keys.contains_key(&key.key) && lab.keys.usable(&lab.settings, &key.key).is_err())
         })
     }
@@ -316,7 +316,7 @@ impl Snapshots {
 
     /// Puts the wrapped data key of an encrypted snapshot next to its blocks.
     pub(crate) fn keep_wrapped_key(&self, record: &SnapshotRecord) -> io::Result<()> {
-        let key = record.of.encryption.as_ref();
+        let key = record.properties.encryption.as_ref();
         key.map_or(Ok(()), |key| self.keys.wrapped_key(record.id.as_str(), key).store(&self.objects))
     }
 
@@ -326,11 +326,11 @@ impl Snapshots {
     pub(super) fn parent_of(&self, record: &SnapshotRecord, instant: &Instant) -> Option<Arc<Manifest>> {
         let since = instant.changes().map(|(since, _)| since.to_string());
         let candidates: Vec<SnapshotId> = self.ledger.lab(|lab| {
-            let usable = |other: &&SnapshotRecord| other.state == SnapshotState::Completed && other.of.chain == record.of.chain && other.id != record.id;
+            let usable = |other: &&SnapshotRecord| other.state == SnapshotState::Completed && other.properties.chain == record.properties.chain && other.id != record.id;
             let mut records: Vec<&SnapshotRecord> = lab.snapshots.records.values().filter(usable).collect();
             records.sort_by_key(|other| {
                 let is_since = since.as_deref() == Some(other.id.as_str());
-                let same_volume = other.of.volume == record.of.volume;
+                let same_volume = other.properties.volume == record.properties.volume;
                 std::cmp::Reverse((is_since, same_volume, other.started_ms))
             });
             records.into_iter().map(|other| other.id.clone()).take(1).collect()
@@ -347,7 +347,7 @@ impl Snapshots {
         };
         let manifest = Manifest::load(&objects, source.as_str())?;
         let own = self.ledger.lab(|lab| lab.snapshots.records.get(source).cloned()).filter(|_| store.is_none());
-        let key = own.as_ref().map_or(key, |own| own.of.encryption.as_ref());
+        let key = own.as_ref().map_or(key, |own| own.properties.encryption.as_ref());
         let opens = key.map(|key| self.keys.cipher_known_as(key, manifest.key())).transpose().map_err(|problem| key_not_accessible(&problem))?;
         if opens.is_none() && !manifest.key().is_empty() {
             return Err(key_not_accessible(&unknown_key(source.as_str())));
@@ -382,7 +382,7 @@ impl Snapshots {
         let stored: HashSet<String> = objects.list("manifests/")?.into_iter().map(|listed| listed.name).collect();
         let others: Vec<String> = self.ledger.lab(|lab| {
             let chain = lab.snapshots.deleting.get(snapshot);
-            let records = lab.snapshots.records.values().filter(|record| Some(&record.of.chain) == chain).map(|record| &record.id);
+            let records = lab.snapshots.records.values().filter(|record| Some(&record.properties.chain) == chain).map(|record| &record.id);
             let waiting = lab.snapshots.deleting.iter().filter(|(id, other)| Some(*other) == chain && *id != snapshot).map(|(id, _)| id);
             records.chain(waiting).map(ToString::to_string).filter(|id| stored.contains(&format!("manifests/{id}"))).collect()
         });
@@ -409,7 +409,7 @@ impl Snapshots {
         self.ledger.lab(|lab| {
             let mut pending = lab.snapshots.pending.iter().filter_map(|id| lab.snapshots.records.get(id));
             let copied = |other: &VolumeRecord| other.is_being_copied() && other.source_volume.as_ref() == Some(volume);
-            pending.any(|record| record.of.volume.as_ref() == Some(volume)) || lab.volumes.values().any(copied)
+            pending.any(|record| record.properties.volume.as_ref() == Some(volume)) || lab.volumes.values().any(copied)
         })
     }
 
@@ -445,7 +445,7 @@ impl Snapshots {
 
     /// Returns the cipher that seals the blocks of a snapshot; None if they are not encrypted.
     pub(crate) fn cipher_of(&self, record: &SnapshotRecord) -> io::Result<Option<Arc<dyn BlockCipher>>> {
-        record.of.encryption.as_ref().map(|key| self.opened_key(key)).transpose()
+        record.properties.encryption.as_ref().map(|key| self.opened_key(key)).transpose()
     }
 
     fn opened_key(&self, key: &SnapshotKey) -> io::Result<Arc<dyn BlockCipher>> {
@@ -540,7 +540,7 @@ fn key_not_accessible(problem: &Problem) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("Given key ID is not accessible: {}: {}", problem.value, problem.rule))
 }
 
-/// Returns true if a volume that is still used has blocks that are only in this snapshot.
+/// Returns true if a volume that can still be used is not yet loaded from this snapshot.
 fn loads_from(volume: &VolumeRecord, snapshot: &SnapshotId) -> bool {
     let is_gone = match volume.status {
         VolumeStatus::Deleting => true,

@@ -61,7 +61,7 @@ impl SnapshotWorkers {
             (pending, lab.snapshots.deleting.clone())
         });
         // Opening a volume finds its instants.
-        for volume in pending.iter().filter_map(|record| record.of.volume.as_ref()) {
+        for volume in pending.iter().filter_map(|record| record.properties.volume.as_ref()) {
             let record = self.ledger.lab(|lab| lab.volumes.get(volume).cloned());
             if let Some(Err(problem)) = record.map(|record| self.volumes.device_number(&record)) {
                 tracing::error!(volume = volume.as_str(), "{}: {}", problem.value, problem.rule);
@@ -70,7 +70,7 @@ impl SnapshotWorkers {
         let mut pending = pending;
         pending.sort_by_key(|record| record.started_ms);
         for record in pending {
-            let lost = match record.of.source {
+            let lost = match record.properties.source {
                 SnapshotSource::Volume => !lock(&self.snapshots.instants).contains_key(&record.id),
                 SnapshotSource::Copy { .. } => false,
                 SnapshotSource::Direct { .. } => {
@@ -81,7 +81,7 @@ impl SnapshotWorkers {
             if lost {
                 self.snapshots.fail_snapshot(&record.id, "its instant was lost when the machine or the volume ended");
             } else {
-                self.snapshots.put(&record.of.chain, Job::Store(record.id.clone()));
+                self.snapshots.put(&record.properties.chain, Job::Store(record.id.clone()));
             }
         }
         for (snapshot, chain) in deleting {
@@ -129,7 +129,7 @@ impl SnapshotWorkers {
         };
         for (id, instant) in ids.iter().zip(instants) {
             lock(&self.snapshots.instants).insert(id.clone(), instant);
-            let chain = self.ledger.lab(|lab| lab.snapshots.records.get(id).map(|record| record.of.chain.clone()));
+            let chain = self.ledger.lab(|lab| lab.snapshots.records.get(id).map(|record| record.properties.chain.clone()));
             self.snapshots.put(&chain.unwrap_or_default(), Job::Store(id.clone()));
         }
         Ok(ids)
@@ -168,9 +168,9 @@ impl SnapshotWorkers {
         }
     }
 
-    /// Notes why a job failed, and queues it again after [`RETRY_AFTER`], or gives it up after
-    /// [`MOST_TRIES`] or an error that another try cannot mend. A snapshot that waits for its key
-    /// is never given up.
+    /// Logs why a job failed, and queues it again after [`RETRY_AFTER`]. An upload or a copy is
+    /// given up after [`MOST_TRIES`], or at once if another try would fail too; an upload that
+    /// waits for its key is not.
     fn retry(&self, chain: &str, job: Job, tries: u32, error: &io::Error) {
         tracing::warn!("{job:?}, try {tries}: {error}");
         let hopeless = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound);
@@ -200,7 +200,7 @@ impl SnapshotWorkers {
     fn store_snapshot(&self, snapshot: &SnapshotId) -> io::Result<()> {
         let record = self.ledger.lab(|lab| lab.snapshots.records.get(snapshot).cloned());
         let Some(record) = record.filter(|record| record.state == SnapshotState::Pending) else { return Ok(()) };
-        let manifest = match &record.of.source {
+        let manifest = match &record.properties.source {
             SnapshotSource::Volume => self.store_instant(&record)?,
             SnapshotSource::Copy { store, snapshot, key } => Some((self.snapshots.store_copy(&record, store.as_deref(), snapshot, key.as_ref())?, None)),
             SnapshotSource::Direct { .. } => None,
@@ -217,7 +217,7 @@ impl SnapshotWorkers {
         let Some(record) = self.ledger.lab(|lab| lab.volumes.get(volume).cloned()).filter(|_| is_locked) else { return Ok(()) };
         self.keys.data_key_of(&record)?;
         let of_volume =
-            |snapshot: &SnapshotId| self.ledger.lab(|lab| lab.snapshots.records.get(snapshot).is_some_and(|other| other.of.volume.as_ref() == Some(volume)));
+            |snapshot: &SnapshotId| self.ledger.lab(|lab| lab.snapshots.records.get(snapshot).is_some_and(|other| other.properties.volume.as_ref() == Some(volume)));
         let waiting: Vec<SnapshotId> = lock(&self.snapshots.instants).keys().cloned().collect();
         for snapshot in waiting.iter().filter(|snapshot| of_volume(snapshot)) {
             lock(&self.snapshots.instants).remove(snapshot);
@@ -230,7 +230,7 @@ impl SnapshotWorkers {
     /// shares. None without an instant.
     fn store_instant(&self, record: &SnapshotRecord) -> io::Result<Option<(Manifest, Option<SnapshotId>)>> {
         let cipher = self.snapshots.cipher_of(record)?;
-        if let Some(volume) = &record.of.volume {
+        if let Some(volume) = &record.properties.volume {
             self.open_with_key(volume).map_err(|problem| io::Error::other(format!("{}: {}", problem.value, problem.rule)))?;
         }
         // Taken out while it is read, put back where the upload must be tried again: nothing may

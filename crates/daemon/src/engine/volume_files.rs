@@ -196,8 +196,8 @@ impl VolumeFiles {
     }
 }
 
-/// Notes on disk that an array is in use; true if that was noted before, by a daemon that did not
-/// close it.
+/// Notes on disk that an array is in use. Returns true if that was noted before, by a daemon that
+/// did not close it.
 fn note_in_use(folder: &Path) -> io::Result<bool> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(IN_USE)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(true),

@@ -128,7 +128,8 @@ impl Volumes {
         Ok(())
     }
 
-    /// Opens the attached volumes after a restart, and checks that the files of the others exist.
+    /// Opens a volume that is attached after a restart, or checks that the files of any other one
+    /// exist.
     fn look_after(&self, record: &VolumeRecord) -> Outcome<()> {
         if record.attachment.is_some() {
             return self.device_number(record).map(drop);

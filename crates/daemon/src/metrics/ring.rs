@@ -77,13 +77,13 @@ impl Ring {
         self.next
     }
 
-    /// Numbers below `next` are taken, by rows that were lost.
+    /// Makes the sequence of the next row at least `next`: those below are of rows that were lost.
     pub fn skip_to(&mut self, next: u64) {
         self.next = self.next.max(next);
     }
 
-    /// Writes a row, or the missing part of a row that [`Ring::push_part`] began. After an error it
-    /// is as if it had not been asked.
+    /// Writes a row, or the missing part of a row that [`Ring::push_part`] began. After an error
+    /// nothing is changed.
     pub fn push(&mut self, t_s: u64, through: u64, stretch: &Stretch) -> io::Result<()> {
         if self.join(t_s, stretch)? {
             self.part = None;

@@ -102,8 +102,9 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// Sums the times that requests waited for each cap into the four columns, by the unit of the
-    /// volume's credits, and leaves out balances that are not finite.
+    /// Makes the stretch of a sample: the times that requests waited for each cap are summed into
+    /// four columns, by the unit of the volume's credits, and balances that are not finite are left
+    /// out.
     pub fn new(sample: &Sample, extra: &Extra) -> Stretch {
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
         let balances = [finite(extra.balance_percent), finite(extra.instance_ios_percent), finite(extra.instance_bytes_percent)];

@@ -180,6 +180,7 @@ impl Objects {
         Ok(listed)
     }
 
+    /// Checks the name of an object; the error names the operation.
     fn checked(&self, operation: &str, name: &str) -> io::Result<()> {
         check_name(name).map_err(|error| explain(&self.url, operation, name, &error))
     }

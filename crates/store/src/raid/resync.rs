@@ -111,8 +111,8 @@ impl Raid {
         self.is_dirty() && (self.level != RaidLevel::Raid5 || self.states().iter().all(|&state| state == MemberData::Good))
     }
 
-    /// Makes the copies, or the parity, of the next place with data equal; false when there is
-    /// nothing left to do.
+    /// Makes the copies, or the parity, of the next place with data equal. Returns false when there
+    /// is nothing left to do.
     ///
     /// # Errors
     /// A member cannot be read or written: the place is tried again when others were.

@@ -41,17 +41,17 @@ pub(crate) fn token() -> Option<ClientToken> {
 
 /// Forgets the token after a decision was written down with it: later decisions belong to the same
 /// call.
-pub(crate) fn written_down() {
+pub(crate) fn forget_token() {
     ENVELOPE.with_borrow_mut(|envelope| envelope.token = None);
 }
 
 /// Takes the token away, and returns it, for a decision that the call does not ask for.
-pub(crate) fn set_aside() -> Option<ClientToken> {
+pub(crate) fn take_token() -> Option<ClientToken> {
     ENVELOPE.with_borrow_mut(|envelope| envelope.token.take())
 }
 
 /// Puts the token back.
-pub(crate) fn put_back(token: Option<ClientToken>) {
+pub(crate) fn restore_token(token: Option<ClientToken>) {
     ENVELOPE.with_borrow_mut(|envelope| envelope.token = token);
 }
 

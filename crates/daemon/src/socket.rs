@@ -84,7 +84,7 @@ impl Socket {
         let callers = Arc::new(AtomicUsize::new(0));
         while !stop.load(Ordering::Acquire) && !engine.is_down() {
             match self.listener.accept() {
-                Ok((stream, _)) => self.take(stream, engine, &callers),
+                Ok((stream, _)) => self.serve_caller(stream, engine, &callers),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(LOOK_EVERY),
                 Err(error) => {
                     // Out of descriptors, say: those who call already must be able to end.
@@ -102,12 +102,12 @@ impl Socket {
 
     /// Serves a connection in a thread of its own; refuses a caller without permission, and one
     /// beyond [`MOST_CALLERS`].
-    fn take(&self, stream: UnixStream, engine: &Arc<Engine>, callers: &Arc<AtomicUsize>) {
-        if let Err(why) = self.check_peer(&stream) {
-            tracing::warn!("a caller was refused: {why}");
+    fn serve_caller(&self, stream: UnixStream, engine: &Arc<Engine>, callers: &Arc<AtomicUsize>) {
+        if let Err(reason) = self.check_peer(&stream) {
+            tracing::warn!("a caller was refused: {reason}");
             let _ = send(
                 &stream,
-                &json!({"id": null, "error": refused(ErrorKind::InsufficientPermission, "caller", why, "Call as root or as the daemon's user, or start it with --group.")}),
+                &json!({"id": null, "error": refused(ErrorKind::InsufficientPermission, "caller", reason, "Call as root or as the daemon's user, or start it with --group.")}),
             );
             return;
         }
@@ -161,7 +161,7 @@ fn write_line(stream: &UnixStream, mut line: String) -> io::Result<()> {
 }
 
 /// Reads a line of at most [`MOST_LINE`] bytes; none at the end.
-fn line(reader: &mut BufReader<&UnixStream>, stream: &UnixStream) -> io::Result<Option<Vec<u8>>> {
+fn read_line(reader: &mut BufReader<&UnixStream>, stream: &UnixStream) -> io::Result<Option<Vec<u8>>> {
     stream.set_read_timeout(Some(IDLE))?;
     if reader.fill_buf()?.is_empty() {
         return Ok(None);
@@ -181,7 +181,7 @@ fn converse(stream: &UnixStream, engine: &Arc<Engine>) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let mut reader = BufReader::new(stream);
     loop {
-        let bytes = match line(&mut reader, stream) {
+        let bytes = match read_line(&mut reader, stream) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(()),
             Err(error) => {
@@ -191,7 +191,7 @@ fn converse(stream: &UnixStream, engine: &Arc<Engine>) -> io::Result<()> {
                 return Err(error);
             }
         };
-        let (answer, after) = reply(engine, &bytes);
+        let (answer, after) = answer_line(engine, &bytes);
         write_line(stream, answer)?;
         if after == After::Down {
             return Ok(());
@@ -201,7 +201,7 @@ fn converse(stream: &UnixStream, engine: &Arc<Engine>) -> io::Result<()> {
 
 /// Does the call of a line. Returns its answer as a line of JSON, and what the connection does
 /// next.
-fn reply(engine: &Arc<Engine>, bytes: &[u8]) -> (String, After) {
+fn answer_line(engine: &Arc<Engine>, bytes: &[u8]) -> (String, After) {
     let request: Request = match serde_json::from_slice(bytes) {
         Ok(request) => request,
         Err(error) => {

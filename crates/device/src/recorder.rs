@@ -46,8 +46,8 @@ impl Recorder {
     /// Begins a record in its file. Writes nothing yet.
     pub fn start(file: File, path: &Path, header: &SavedHost) -> io::Result<Recorder> {
         let shared = Arc::new(Shared { waiting: Mutex::new(Waiting::default()), wake: Condvar::new() });
-        let (run, header) = (shared.clone(), header.encode());
-        let thread = std::thread::Builder::new().name("headrace-record".into()).spawn(move || run.serve(file, header))?;
+        let (writer, header) = (shared.clone(), header.encode());
+        let thread = std::thread::Builder::new().name("headrace-record".into()).spawn(move || writer.write_frames(file, header))?;
         Ok(Recorder { shared, thread: Some(thread), path: path.to_path_buf() })
     }
 
@@ -82,7 +82,7 @@ impl Recorder {
         let waiting = self.shared.lock();
         outcome?;
         match &waiting.broken {
-            Some(why) => Err(io::Error::other(why.clone())),
+            Some(reason) => Err(io::Error::other(reason.clone())),
             None => Ok(waiting.requests),
         }
     }
@@ -112,7 +112,7 @@ impl Shared {
 
     /// Writes the header in `bytes` and then the frames that wait, every [`WRITE_EVERY`], until the
     /// record ends. An error breaks the record.
-    fn serve(&self, mut file: File, mut bytes: Vec<u8>) -> io::Result<()> {
+    fn write_frames(&self, mut file: File, mut bytes: Vec<u8>) -> io::Result<()> {
         loop {
             let mut waiting = self.lock();
             if waiting.frames.is_empty() && !waiting.stopping {

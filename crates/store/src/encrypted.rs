@@ -193,7 +193,7 @@ impl Encrypted {
             return Ok(());
         }
         let (sector, from) = (offset / SECTOR as u64, (offset % SECTOR as u64) as usize);
-        let _held = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
         let mut whole = [0u8; SECTOR];
         self.read_sectors(&mut whole, sector * SECTOR as u64)?;
         change(&mut whole[from..from + bytes]);

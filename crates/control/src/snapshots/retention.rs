@@ -5,7 +5,7 @@ use crate::event::{Change, Event};
 use crate::ids::SnapshotId;
 use crate::snapshots::messages::SnapshotChange;
 use crate::snapshots::record::{Binned, RetentionRule, SnapshotRecord};
-use crate::snapshots::registry::{refuse_id, refusal, Snapshots};
+use crate::snapshots::registry::{refusal, refuse_id, Snapshots};
 use crate::state::Lab;
 use crate::tags::check_tags;
 

@@ -112,8 +112,8 @@ pub(crate) fn run(lab: &Lab, schedule: &str, at_ms: u64, ids: &mut dyn FnMut() -
 /// keeps.
 pub(crate) fn after_completion(all: &Snapshots, completed: &SnapshotId, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     let properties = all.records.get(completed).map(|record| &record.properties);
-    let schedule = properties.and_then(|of| of.schedule.as_ref()).and_then(|name| all.schedules.get(name));
-    match (schedule, properties.and_then(|of| of.volume.as_ref())) {
+    let schedule = properties.and_then(|new| new.schedule.as_ref()).and_then(|name| all.schedules.get(name));
+    match (schedule, properties.and_then(|new| new.volume.as_ref())) {
         (Some(schedule), Some(volume)) => delete_old(all, schedule, volume, 1, at_ms),
         _ => Ok(Vec::new()),
     }

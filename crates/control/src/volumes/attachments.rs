@@ -137,14 +137,14 @@ pub(crate) fn confirm_attached(record: &VolumeRecord, device: &AttachedDevice) -
     match attachment.state {
         // A second time after a restart, at another device.
         AttachmentState::Attaching | AttachmentState::Attached => Ok(vec![Change::Attached { volume: record.id.clone(), device: device.clone() }]),
-        state => Err(wrong_attachment_state(record, state)),
+        state => Err(refuse_attachment_state(record, state)),
     }
 }
 
 pub(crate) fn fail_attachment(record: &VolumeRecord, reason: &str) -> Result<Vec<Change>, ControlError> {
     match attachment_of(record)?.state {
         AttachmentState::Attaching => Ok(vec![Change::AttachmentFailed { volume: record.id.clone(), reason: reason.to_string() }]),
-        state => Err(wrong_attachment_state(record, state)),
+        state => Err(refuse_attachment_state(record, state)),
     }
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn detach(record: &VolumeRecord, request: &DetachRequest, settings: &
         AttachmentState::Attached | AttachmentState::Busy => {}
         // Force ends what hangs, once.
         AttachmentState::Attaching | AttachmentState::Detaching if force && !attachment.force => {}
-        state => return Err(wrong_attachment_state(record, state)),
+        state => return Err(refuse_attachment_state(record, state)),
     }
     Ok(vec![Change::DetachmentStarted { volume: record.id.clone(), force }])
 }
@@ -172,7 +172,7 @@ pub(crate) fn detach(record: &VolumeRecord, request: &DetachRequest, settings: &
 pub(crate) fn note_busy(record: &VolumeRecord, reason: &str, waits: bool) -> Result<Vec<Change>, ControlError> {
     match attachment_of(record)?.state {
         AttachmentState::Detaching => Ok(vec![Change::DetachmentBusy { volume: record.id.clone(), reason: reason.to_string(), waits }]),
-        state => Err(wrong_attachment_state(record, state)),
+        state => Err(refuse_attachment_state(record, state)),
     }
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn not_attached(record: &VolumeRecord) -> ControlError {
 }
 
 /// Makes the refusal of an attachment whose state does not allow the command.
-fn wrong_attachment_state(record: &VolumeRecord, state: AttachmentState) -> ControlError {
+fn refuse_attachment_state(record: &VolumeRecord, state: AttachmentState) -> ControlError {
     let rule = format!("is {}, which must end first", state.as_str());
     let hint = match state {
         AttachmentState::Attached => "See `headrace volume list`.",

@@ -75,8 +75,8 @@ fn run(options: &Options) -> Outcome<()> {
     engine.volumes.resume_rebuilds();
     engine.volumes.start_resyncing().map_err(|error| from_io("starting the resync of arrays", &error))?;
     engine.workers.start().map_err(|error| from_io("starting the snapshots", &error))?;
-    if let Some(words) = &engine.repaired {
-        tracing::warn!("cut off what a crash left: {words}");
+    if let Some(repair) = &engine.repaired {
+        tracing::warn!("cut off what a crash left: {repair}");
     }
     tracing::info!("lab at {}, socket {}", engine.volumes.folder.display(), engine.socket.display());
     println!("ready");

@@ -2,7 +2,7 @@
 //! copy. They return only facts that change with an event of the lab.
 
 use crate::calls::answer::{json, Answer};
-use crate::calls::snapshots::view as snapshot_view;
+use crate::calls::snapshots::snapshot_view;
 use crate::engine::state::changes::Changes;
 use crate::engine::{lab_time, Engine};
 use crate::problem::Outcome;
@@ -58,7 +58,7 @@ pub(crate) fn volumes(engine: &Engine, args: &Since) -> Outcome<Answer> {
         let records: Vec<VolumeRecord> = page.records.into_iter().cloned().collect();
         Ok::<_, Problem>((state.changed_volumes.version(), page.whole, records, page.gone, page.next))
     })?;
-    let volumes = facts(engine, &records);
+    let volumes = collect_facts(engine, &records);
     json(VolumeChanges { version, whole, volumes, gone, next: next.map(|id| id.to_string()) })
 }
 
@@ -76,10 +76,10 @@ pub(crate) fn snapshots(engine: &Engine, args: &Since) -> Outcome<Answer> {
 }
 
 /// Returns the facts about volumes that change only with an event of the lab.
-fn facts(engine: &Engine, records: &[VolumeRecord]) -> Vec<VolumeFacts> {
+fn collect_facts(engine: &Engine, records: &[VolumeRecord]) -> Vec<VolumeFacts> {
     let settings = engine.ledger.lab(|lab| lab.settings.clone());
     let (zone, zone_id) = (settings.zone(), settings.zone_id());
-    let of = |record: &VolumeRecord| {
+    let facts_of = |record: &VolumeRecord| {
         let limits = engine.volumes.limits(record).unwrap_or_default();
         let attachment = record.attachment.as_ref().map(|attachment| AttachmentFacts {
             state: attachment.state.as_str().to_string(),
@@ -108,5 +108,5 @@ fn facts(engine: &Engine, records: &[VolumeRecord]) -> Vec<VolumeFacts> {
             initialization_rate_mib_s: record.origin.as_ref().and_then(|origin| origin.initialization_mib_s),
         }
     };
-    records.iter().map(of).collect()
+    records.iter().map(facts_of).collect()
 }

@@ -19,15 +19,15 @@ const EXPIRE_EVERY_S: u64 = 3_600;
 /// Starts the thread; it ends with the lab.
 pub fn start(engine: &Arc<Engine>) -> std::io::Result<std::thread::JoinHandle<()>> {
     let engine = engine.clone();
-    std::thread::Builder::new().name("headrace-due".into()).spawn(move || engine.keep())
+    std::thread::Builder::new().name("headrace-due".into()).spawn(move || engine.run_housekeeping())
 }
 
 impl Engine {
     /// Does all housekeeping every [`LOOK_EVERY`], and what concerns rows and rests every second,
     /// until the lab goes down. Errors are logged.
-    fn keep(&self) {
-        let mut second = unix_s();
-        lock(&self.volumes.noting).second = second;
+    fn run_housekeeping(&self) {
+        let mut second_s = unix_s();
+        lock(&self.volumes.noting).second = second_s;
         while !self.ledger.is_stopping() {
             std::thread::sleep(LOOK_EVERY);
             if let Err(problem) = self.pass_due() {
@@ -39,16 +39,16 @@ impl Engine {
             if let Err(problem) = self.workers.run_schedules() {
                 tracing::error!("schedules: {}: {}", problem.value, problem.rule);
             }
-            let now = unix_s();
-            if now != second {
+            let now_s = unix_s();
+            if now_s != second_s {
                 self.volumes.note_loaded();
                 // The row belongs to the second that ended.
-                self.volumes.note_second(now);
-                if now / EXPIRE_EVERY_S != second / EXPIRE_EVERY_S {
-                    self.metrics.store.expire(now);
+                self.volumes.note_second(now_s);
+                if now_s / EXPIRE_EVERY_S != second_s / EXPIRE_EVERY_S {
+                    self.metrics.store.expire(now_s);
                 }
-                second = now;
-                if let Err(problem) = self.volumes.detach_what_waited() {
+                second_s = now_s;
+                if let Err(problem) = self.volumes.detach_waiting() {
                     tracing::error!("detaching what was busy: {}: {}", problem.value, problem.rule);
                 }
                 if let Err(problem) = self.volumes.rest_idle() {

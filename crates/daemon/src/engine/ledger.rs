@@ -38,8 +38,8 @@ impl Ledger {
         let mut state = lock(&self.state);
         let mut detached = state.lab.clone();
         detached.volumes.values_mut().for_each(|record| record.attachment = None);
-        let now = state.clock.lab_ms(0);
-        let events = detached.decide(&Command::Configure(request), now, &mut random)?;
+        let now_ms = state.clock.lab_ms(0);
+        let events = detached.decide(&Command::Configure(request), now_ms, &mut random)?;
         commit(&mut state, events)?;
         state.clock = state.clock.rescaled(0, state.lab.settings.time_scale);
         let instance = state.lab.settings.instance()?;
@@ -50,17 +50,17 @@ impl Ledger {
     /// Decides a command, writes its events to the journal, and applies them.
     pub fn command(&self, command: &Command) -> Outcome<Vec<Event>> {
         let mut state = lock(&self.state);
-        let now = self.lab_ms_of(&state);
+        let now_ms = self.lab_ms_of(&state);
         let decided = match envelope::token() {
-            None => state.lab.decide(command, now, &mut random),
-            Some(token) => state.lab.decide_once(command, &token, now, &mut random),
+            None => state.lab.decide(command, now_ms, &mut random),
+            Some(token) => state.lab.decide_once(command, &token, now_ms, &mut random),
         };
         let events = decided?;
         if envelope::is_dry_run() {
             return Err(envelope::dry_run_passed());
         }
         commit(&mut state, events.clone())?;
-        envelope::written_down();
+        envelope::forget_token();
         Ok(events)
     }
 
@@ -90,8 +90,8 @@ impl Ledger {
             device.members.iter_mut().for_each(SavedVolume::forget_touch);
             device
         };
-        let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::of(&levels(device)))?))).collect();
-        let newer = Balances { instance: instance.and_then(|(now, state)| saved(now, Json::of(&state))), devices };
+        let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::from_value(&levels(device)))?))).collect();
+        let newer = Balances { instance: instance.and_then(|(now, state)| saved(now, Json::from_value(&state))), devices };
         write_waiting(&mut state)?;
         state.journal.append(&Entry::Balances(newer.clone()), false)?;
         state.balances.instance = newer.instance.or(state.balances.instance.take());

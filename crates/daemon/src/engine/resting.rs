@@ -180,7 +180,7 @@ impl Volumes {
         }
         let mut resting = lock(&self.resting);
         let entry = resting.entry(record.id.clone()).or_default();
-        entry.allocated = entry.allocated.or_else(|| volume_files::look(&self.volumes_folder(), record).ok());
+        entry.allocated = entry.allocated.or_else(|| volume_files::measure_allocated(&self.volumes_folder(), record).ok());
         entry.allocated
     }
 }

@@ -8,7 +8,7 @@ mod copying;
 use crate::engine::encryption::Keys;
 use crate::engine::ledger::Ledger;
 use crate::engine::parts::lock;
-use crate::engine::snapshots::{started, Job, Snapshots};
+use crate::engine::snapshots::{list_started, Job, Snapshots};
 use crate::engine::volumes::Volumes;
 use crate::problem::{from_io, Outcome};
 use headrace_control::{
@@ -48,7 +48,7 @@ impl SnapshotWorkers {
         self.ledger.lab(|lab| lab.volumes.values().cloned().collect::<Vec<_>>()).iter().for_each(|record| self.volumes.start_loading(record));
         for worker in 0..WORKERS {
             let workers = self.clone();
-            std::thread::Builder::new().name(format!("headrace-snap{worker}")).spawn(move || workers.work())?;
+            std::thread::Builder::new().name(format!("headrace-snap{worker}")).spawn(move || workers.run_jobs())?;
         }
         Ok(())
     }
@@ -81,11 +81,11 @@ impl SnapshotWorkers {
             if lost {
                 self.snapshots.fail_snapshot(&record.id, "its instant was lost when the machine or the volume ended");
             } else {
-                self.snapshots.put(&record.properties.chain, Job::Store(record.id.clone()));
+                self.snapshots.queue_job(&record.properties.chain, Job::Store(record.id.clone()));
             }
         }
         for (snapshot, chain) in deleting {
-            self.snapshots.put(&chain, Job::Remove(snapshot));
+            self.snapshots.queue_job(&chain, Job::Remove(snapshot));
         }
         self.resume_copies();
         self.finish_deletions();
@@ -116,9 +116,9 @@ impl SnapshotWorkers {
     /// Takes the instant of the snapshots that events begin. If it cannot be taken, nothing
     /// remains.
     fn begin_instants(&self, events: &[Event]) -> Outcome<Vec<SnapshotId>> {
-        let snapshots = started(events);
+        let snapshots = list_started(events);
         let ids: Vec<SnapshotId> = snapshots.iter().map(|(id, _)| id.clone()).collect();
-        let begun = self.begin(&snapshots);
+        let begun = self.capture_volumes(&snapshots);
         let instants = match begun {
             Ok(instants) => instants,
             Err(error) => {
@@ -130,13 +130,13 @@ impl SnapshotWorkers {
         for (id, instant) in ids.iter().zip(instants) {
             lock(&self.snapshots.instants).insert(id.clone(), instant);
             let chain = self.ledger.lab(|lab| lab.snapshots.records.get(id).map(|record| record.properties.chain.clone()));
-            self.snapshots.put(&chain.unwrap_or_default(), Job::Store(id.clone()));
+            self.snapshots.queue_job(&chain.unwrap_or_default(), Job::Store(id.clone()));
         }
         Ok(ids)
     }
 
     /// Captures the volumes of new snapshots at one instant.
-    fn begin(&self, snapshots: &[(SnapshotId, Option<VolumeId>)]) -> io::Result<Vec<Instant>> {
+    fn capture_volumes(&self, snapshots: &[(SnapshotId, Option<VolumeId>)]) -> io::Result<Vec<Instant>> {
         let capture = |volume: &Option<VolumeId>| {
             let record = volume.as_ref().and_then(|volume| self.ledger.lab(|lab| lab.volumes.get(volume).cloned()));
             let record = record.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the volume is gone"))?;
@@ -150,15 +150,15 @@ impl SnapshotWorkers {
     }
 
     /// Does jobs one after another until the lab goes down; a job that fails is tried again.
-    fn work(&self) {
+    fn run_jobs(&self) {
         while !self.ledger.is_stopping() {
-            let Some((chain, job, tries)) = self.snapshots.take() else { continue };
+            let Some((chain, job, tries)) = self.snapshots.take_job() else { continue };
             let outcome = match &job {
                 Job::Store(snapshot) => self.store_snapshot(snapshot),
                 Job::Remove(snapshot) => self.snapshots.remove_snapshot(snapshot),
                 Job::Copy(volume) => self.copy_bytes(volume),
             };
-            self.snapshots.done(&chain, &job);
+            self.snapshots.end_job(&chain, &job);
             match outcome {
                 Ok(()) => self.finish_deletions(),
                 // An interrupted job goes on after the next start.
@@ -216,8 +216,9 @@ impl SnapshotWorkers {
         let is_locked = lock(&self.volumes.files).get(volume).is_some_and(|files| files.locked);
         let Some(record) = self.ledger.lab(|lab| lab.volumes.get(volume).cloned()).filter(|_| is_locked) else { return Ok(()) };
         self.keys.data_key_of(&record)?;
-        let of_volume =
-            |snapshot: &SnapshotId| self.ledger.lab(|lab| lab.snapshots.records.get(snapshot).is_some_and(|other| other.properties.volume.as_ref() == Some(volume)));
+        let of_volume = |snapshot: &SnapshotId| {
+            self.ledger.lab(|lab| lab.snapshots.records.get(snapshot).is_some_and(|other| other.properties.volume.as_ref() == Some(volume)))
+        };
         let waiting: Vec<SnapshotId> = lock(&self.snapshots.instants).keys().cloned().collect();
         for snapshot in waiting.iter().filter(|snapshot| of_volume(snapshot)) {
             lock(&self.snapshots.instants).remove(snapshot);

@@ -188,11 +188,11 @@ enum Cell {
 impl Row {
     /// Makes the row of one sample, for the second `t_s` (Unix seconds).
     pub fn new(t_s: u64, sample: &Sample, extra: &Extra) -> Row {
-        Row::of(t_s, &Stretch::new(sample, extra))
+        Row::from_stretch(t_s, &Stretch::new(sample, extra))
     }
 
     /// Makes the row of a stretch that begins at `t_s`, Unix seconds.
-    pub(crate) fn of(t_s: u64, stretch: &Stretch) -> Row {
+    pub(crate) fn from_stretch(t_s: u64, stretch: &Stretch) -> Row {
         let sample = &stretch.sample;
         let span = Some(sample.span_ns as f64).filter(|&span| span > 0.0);
         let [reads, writes] = [Op::Read, Op::Write].map(|op| sample.latency_of(op));

@@ -42,13 +42,13 @@ impl Dirty {
         Dirty { any: AtomicBool::new(false), places: Mutex::new(Places { from: u64::MAX, single: BTreeSet::new(), next: 0 }) }
     }
 
-    fn change(&self) -> MutexGuard<'_, Places> {
+    fn lock(&self) -> MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes places that may differ; past [`MOST_PLACES`] of them, all places.
     fn mark(&self, places: impl Iterator<Item = u64>) {
-        let mut dirty = self.change();
+        let mut dirty = self.lock();
         let from = dirty.from;
         dirty.single.extend(places.filter(|&place| place < from));
         if dirty.single.len() > MOST_PLACES {
@@ -59,7 +59,7 @@ impl Dirty {
     }
 
     fn mark_from(&self, place: u64) {
-        let mut dirty = self.change();
+        let mut dirty = self.lock();
         dirty.from = dirty.from.min(place);
         let from = dirty.from;
         dirty.single.retain(|&single| single < from);
@@ -68,7 +68,7 @@ impl Dirty {
 
     fn contains(&self, place: u64) -> bool {
         self.any.load(Ordering::SeqCst) && {
-            let dirty = self.change();
+            let dirty = self.lock();
             place >= dirty.from || dirty.single.contains(&place)
         }
     }
@@ -133,7 +133,7 @@ impl Raid {
     /// and the array is not dirty any more.
     fn take_dirty(&self) -> Option<u64> {
         loop {
-            let mut dirty = self.dirty.change();
+            let mut dirty = self.dirty.lock();
             let next = dirty.single.range(dirty.next..).next().or(dirty.single.first()).copied();
             if let Some(place) = next {
                 dirty.single.remove(&place);
@@ -197,7 +197,7 @@ impl Raid {
     /// Writes the first readable copy of a piece over the others that differ from it.
     fn resync_copies(&self, piece: &Piece) -> io::Result<()> {
         let states = self.states();
-        let _held = self.lock(piece);
+        let _guard = self.lock(piece);
         let mut copies = piece.copies.iter().filter(|&&(member, _)| readable(&states, member));
         // Without any, the data is lost.
         let Some(&(first, from)) = copies.next() else { return Ok(()) };
@@ -215,10 +215,10 @@ impl Raid {
     /// Computes the parity of a range of the members' bytes, and corrects it where it differs.
     fn resync_parity(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let states = self.states();
-        let _held = self.hold(offset / STEP);
+        let _guard = self.hold(offset / STEP);
         // The sum of data and parity, which is zero where the parity is right.
         let mut difference = vec![0; bytes as usize];
-        self.sum(&states, &[], offset, &mut difference)?;
+        self.sum_members(&states, &[], offset, &mut difference)?;
         let (chunk, end) = (self.rows.chunk, offset + bytes);
         let mut at = offset;
         while at < end {

@@ -99,7 +99,7 @@ impl Aside {
                 cipher.encrypt(Place::Aside, at / SECTOR as u64, &mut sealed);
                 file.write_all_at(&sealed, at % PART_BYTES)
             }
-            AsideKey::Locked => Err(locked()),
+            AsideKey::Locked => Err(locked_error()),
         }
     }
 
@@ -113,7 +113,7 @@ impl Aside {
                 cipher.decrypt(Place::Aside, at / SECTOR as u64, into);
                 Ok(())
             }
-            AsideKey::Locked => Err(locked()),
+            AsideKey::Locked => Err(locked_error()),
         }
     }
 
@@ -138,7 +138,7 @@ impl Aside {
     }
 }
 
-fn locked() -> io::Error {
+fn locked_error() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the volume is encrypted, and its key cannot be used")
 }
 
@@ -358,7 +358,7 @@ impl Side {
     }
 
     /// Notes that a block is stored elsewhere: writes to it need not set anything aside.
-    pub(super) fn release(&self, block: u64) {
+    pub(super) fn mark_stored(&self, block: u64) {
         // In the file first: when the process dies the volume's bytes must not be taken for those
         // of the instant.
         let at = HEADER_BYTES + blocks_of(self.bytes) * MARK_BYTES + block;

@@ -372,7 +372,7 @@ impl Decider {
         }
     }
 
-    /// Returns the host as it is at `now`. Its volumes advance to that time.
+    /// Returns the host as it is at `now`, to which its volumes advance.
     fn save(&mut self, now: Nanos) -> SavedHost {
         let instance = match (&self.host.instance, &self.instance) {
             (Some(instance), Some(limits)) => Some(SavedInstance { limits: limits.clone(), state: instance.state() }),

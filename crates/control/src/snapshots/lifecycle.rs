@@ -30,13 +30,9 @@ const MAX_GIB: u64 = 65_536;
 /// apart. Eight volumes of the largest size; an array of more has no snapshot.
 const MAX_SNAPSHOT_GIB: u64 = 524_288;
 
-pub(crate) fn create(lab: &Lab, request: &SnapshotRequest, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<SnapshotChange>, ControlError> {
-    create_for(lab, request, None, at_ms, ids)
-}
-
 /// Decides a snapshot of each volume that is named, all of one instant: all or none. `schedule` is
 /// the schedule that asks for them, `at_ms` the lab time in Unix milliseconds.
-pub(crate) fn create_for(
+pub(crate) fn create(
     lab: &Lab,
     request: &SnapshotRequest,
     schedule: Option<&str>,

@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 pub(crate) fn decide_changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
     let all = &lab.snapshots;
     let changes = match command {
-        SnapshotCommand::Create(request) => lifecycle::create(lab, request, at_ms, ids),
+        SnapshotCommand::Create(request) => lifecycle::create(lab, request, None, at_ms, ids),
         SnapshotCommand::Copy(request) => lifecycle::copy(all, request, ids),
         SnapshotCommand::Start(request) => lifecycle::start(all, request, ids),
         SnapshotCommand::Progress { snapshot, percent, waits } => lifecycle::note_progress(all, snapshot, *percent, waits.as_deref()),

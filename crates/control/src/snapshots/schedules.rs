@@ -24,8 +24,8 @@ const MOST_SCHEDULES: usize = 100;
 /// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
-/// Decides a schedule, new or in place of the one of its name. Its first run is an interval after
-/// `at_ms`; one whose interval stays keeps its next run.
+/// Decides a schedule, new or in place of the one of its name. The first run is an interval after
+/// `at_ms`; a schedule whose interval stays keeps its next run.
 pub(crate) fn set(all: &Snapshots, request: &ScheduleRequest, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     retention::check_name(&request.name)?;
     let invalid = |value: String, rule: String, hint: &str| Err(ControlError::invalid(value, rule, LAB_RULE, hint));
@@ -96,7 +96,7 @@ pub(crate) fn run(lab: &Lab, schedule: &str, at_ms: u64, ids: &mut dyn FnMut() -
     let mut changes = Vec::new();
     for volume in lab.volumes.values().filter(|volume| usable(volume.status) && has_tag(&volume.tags)) {
         // One at a time, so that one that is refused (five pending, say) does not stop the others.
-        let Ok(started) = lifecycle::create_for(lab, &request(volume.id.as_str()), Some(&schedule.name), at_ms, ids) else { continue };
+        let Ok(started) = lifecycle::create(lab, &request(volume.id.as_str()), Some(&schedule.name), at_ms, ids) else { continue };
         changes.extend(started);
         // The new one does not count before it is stored.
         changes.extend(delete_old(all, schedule, &volume.id, 0, at_ms)?);

@@ -17,7 +17,7 @@ const COULD_NOT: u8 = 3;
 /// Exit code: an option breaks a rule.
 const REFUSED: u8 = 2;
 
-/// Runs the daemon. Its exit code is 0, 2 if an option breaks a rule, or 3 if it could not run.
+/// Runs the daemon. The exit code is 0, 2 if an option breaks a rule, or 3 if it could not run.
 fn main() -> ExitCode {
     let options = Options::parse();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(tracing::Level::INFO).init();

@@ -1,6 +1,6 @@
 //! Blocks of snapshots, one at a time: what the EBS direct API asks for.
 
-use crate::engine::parts::lock;
+use crate::engine::parts::{lock, unix_s};
 use crate::engine::snapshots::{list_started, Put, Snapshots};
 use crate::problem::{bad_input, from_io, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
@@ -10,14 +10,9 @@ use headrace_store::snapshots::{changed_blocks, read_block, Builder, Manifest, B
 use sha2::{Digest, Sha256};
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Validity of a block's token, s (EBS direct API text: 7 days).
 const TOKEN_HOLDS_S: u64 = 7 * 86_400;
-
-fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
-}
 
 impl Snapshots {
     /// Makes the token of a block: the end of its validity, and a digest that only this daemon

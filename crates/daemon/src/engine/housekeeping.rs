@@ -1,13 +1,13 @@
 //! Work that no call asks for: events that are due, schedules, rows of metrics, volumes to put to
 //! rest.
 
-use crate::engine::parts::lock;
+use crate::engine::parts::{lock, unix_s};
 use crate::engine::Engine;
 use crate::problem::Outcome;
 use headrace_control::keys::KeyChange;
 use headrace_control::{Change, Command};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Interval between two looks for work that is due. It is short because lab time may run much
 /// faster than the wall clock.
@@ -83,8 +83,4 @@ impl Engine {
         }
         Ok(())
     }
-}
-
-fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
 }

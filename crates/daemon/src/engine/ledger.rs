@@ -94,8 +94,7 @@ impl Ledger {
         let newer = Balances { instance: instance.and_then(|(now, state)| saved(now, Json::from_value(&state))), devices };
         write_waiting(&mut state)?;
         state.journal.append(&Entry::Balances(newer.clone()), false)?;
-        state.balances.instance = newer.instance.or(state.balances.instance.take());
-        state.balances.devices.extend(newer.devices);
+        state.balances.merge(newer);
         if state.journal.needs_compaction() {
             let all = Checkpoint { lab: state.lab.clone(), balances: state.balances.clone() };
             state.journal.compact(&all)?;

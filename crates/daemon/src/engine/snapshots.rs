@@ -166,8 +166,8 @@ impl Snapshots {
     }
 
     /// Makes the request for a copy from another object store, and the reason why its source's key
-    /// cannot be used. The data key of the source comes from the lab that has it, or lies wrapped in
-    /// the store under a key that this lab has too; it is kept here wrapped under the key of the
+    /// cannot be used. The data key of the source comes from the lab that has it, or lies wrapped
+    /// in the store under a key that this lab has too; it is kept here wrapped under the key of the
     /// copy.
     fn copy_of_another(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<(CopyRequest, Option<Problem>)> {
         let id: SnapshotId = request.snapshot.parse()?;
@@ -460,8 +460,8 @@ impl Snapshots {
         }
     }
 
-    /// Checks that a snapshot can be read before a volume is made from it. While the object store is
-    /// away, no volume is made, and the same call may be made again.
+    /// Checks that a snapshot can be read before a volume is made from it. While the object store
+    /// is away, no volume is made, and the same call may be made again.
     pub(crate) fn check_snapshot_readable(&self, snapshot: Option<&str>) -> Outcome<()> {
         let record = snapshot.and_then(|snapshot| self.ledger.lab(|lab| lab.snapshots.find(snapshot).cloned()).ok());
         match record.filter(|record| record.state == SnapshotState::Completed) {

@@ -159,7 +159,8 @@ pub struct Balances {
 }
 
 impl Balances {
-    fn merge(&mut self, newer: Balances) {
+    /// Takes over newer credits; those of other volumes stay.
+    pub(crate) fn merge(&mut self, newer: Balances) {
         self.instance = newer.instance.or(self.instance.take());
         self.devices.extend(newer.devices);
     }

@@ -99,8 +99,8 @@ impl Series {
     }
 
     /// Calls `see` with each slot from the newest to the oldest, until it breaks off or as many
-    /// rows were seen as the resolution keeps. Its other arguments are the number of rows of the
-    /// slot that still count, newest first, and the time from row to row, s.
+    /// rows were seen as the resolution keeps. The other arguments of `see` are the number of rows
+    /// of the slot that still count, newest first, and the time from row to row, s.
     fn walk(&self, resolution: Resolution, mut see: impl FnMut(Slot, u64, u64) -> ControlFlow<()>) -> io::Result<()> {
         let (ring, shape) = match resolution {
             Resolution::Second => (&self.seconds, SECONDS),

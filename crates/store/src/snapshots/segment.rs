@@ -107,7 +107,7 @@ pub(crate) fn read_table(objects: &Objects, name: &str, bytes: u64) -> io::Resul
     (0..blocks).map(|_| Ok((entries.u64()?, entries.digest()?))).collect()
 }
 
-/// Reads the table like [`table`], and compares every block with its digest.
+/// Reads the table like [`read_table`], and compares every block with its digest.
 pub(crate) fn read_whole_table(objects: &Objects, name: &str, bytes: u64) -> io::Result<Vec<(u64, Digest)>> {
     let table = read_table(objects, name, bytes)?;
     let data = objects.get_range(name, 0..table.len() as u64 * BLOCK_BYTES as u64)?;

@@ -84,7 +84,8 @@ impl Comparison {
         }
     }
 
-    fn words(self) -> &'static str {
+    /// Returns the comparison as the reason of a state words it.
+    fn wording(self) -> &'static str {
         match self {
             Comparison::GreaterThanOrEqualToThreshold => "greater than or equal to",
             Comparison::GreaterThanThreshold => "greater than",
@@ -218,11 +219,11 @@ impl AlarmSpec {
         let range_s = u64::from(period_s) * u64::from(self.evaluation_periods);
         let most_s = if period_s < LONG_PERIOD_S { MOST_RANGE_OF_SHORT_PERIODS_S } else { MOST_RANGE_S };
         if range_s > most_s {
-            let words = format!(
+            let sentence = format!(
                 "Metrics cannot be checked across more than {most_s} s: EvaluationPeriods ({}) x Period ({period_s}) is {range_s} s.",
                 self.evaluation_periods
             );
-            return Err(Refusal::validation(range_s.to_string(), words));
+            return Err(Refusal::validation(range_s.to_string(), sentence));
         }
         Ok(())
     }
@@ -236,8 +237,8 @@ impl AlarmSpec {
         let alone = alone.contains(&true) || !self.dimensions.is_empty() || self.unit.is_some();
         if !self.metrics.is_empty() {
             if alone {
-                let words = "An alarm with Metrics has no MetricName, Namespace, Dimensions, Period, Unit, Statistic or ExtendedStatistic.";
-                return Err(Refusal::new(Code::InvalidParameterCombination, "Metrics", words));
+                let sentence = "An alarm with Metrics has no MetricName, Namespace, Dimensions, Period, Unit, Statistic or ExtendedStatistic.";
+                return Err(Refusal::new(Code::InvalidParameterCombination, "Metrics", sentence));
             }
             if self.metrics.len() > MAX_ALARM_QUERIES {
                 return Err(Refusal::value("Metrics", self.metrics.len(), format_args!("an alarm has at most {MAX_ALARM_QUERIES} of them")));
@@ -251,8 +252,8 @@ impl AlarmSpec {
             (Some(other), None) => return Err(Refusal::value("Statistic", other, "it must be SampleCount, Average, Sum, Minimum or Maximum")),
             (None, Some(extended)) => extended.clone(),
             _ => {
-                let words = "An alarm on a metric has either Statistic or ExtendedStatistic.";
-                return Err(Refusal::new(Code::InvalidParameterCombination, "Statistic", words));
+                let sentence = "An alarm on a metric has either Statistic or ExtendedStatistic.";
+                return Err(Refusal::new(Code::InvalidParameterCombination, "Statistic", sentence));
             }
         };
         let metric = MetricSpec { namespace, metric_name, dimensions: self.dimensions.clone() };
@@ -324,7 +325,7 @@ pub struct Rule {
 
 impl Rule {
     /// Takes the rule from an alarm's definition.
-    pub fn of(spec: &AlarmSpec) -> Rule {
+    pub fn from_spec(spec: &AlarmSpec) -> Rule {
         Rule {
             periods: spec.evaluation_periods,
             to_alarm: spec.to_alarm(),
@@ -379,7 +380,7 @@ impl Rule {
         format!(
             "Threshold Crossed: {many} out of the last {} datapoints [{listed}] {were} {not}{} the threshold ({}) (minimum {} datapoint{} for {} transition).",
             self.periods,
-            self.comparison.words(),
+            self.comparison.wording(),
             self.threshold,
             self.to_alarm,
             if self.to_alarm == 1 { "" } else { "s" },
@@ -471,9 +472,9 @@ mod tests {
     #[test]
     fn the_reason_names_points_threshold_and_rule() {
         let rule = Rule { periods: 3, to_alarm: 2, comparison: Comparison::GreaterThanThreshold, threshold: 5.0, missing: Missing::Missing };
-        let words = rule.reason(&[Some(1.0), Some(7.5), Some(9.0)], State::Alarm);
+        let sentence = rule.reason(&[Some(1.0), Some(7.5), Some(9.0)], State::Alarm);
         assert_eq!(
-            words,
+            sentence,
             "Threshold Crossed: 2 out of the last 3 datapoints [9, 7.5] were greater than the threshold (5) (minimum 2 datapoints for OK -> ALARM transition)."
         );
         assert!(rule.reason(&[None, None], State::InsufficientData).starts_with("Insufficient Data"));

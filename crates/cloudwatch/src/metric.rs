@@ -146,7 +146,7 @@ impl MetricId {
     }
 
     /// Returns a metric with one dimension.
-    pub fn of(namespace: &str, name: &str, dimension: &str, value: &str) -> MetricId {
+    pub fn with_dimension(namespace: &str, name: &str, dimension: &str, value: &str) -> MetricId {
         let dimensions = BTreeMap::from([(dimension.to_string(), value.to_string())]);
         MetricId { namespace: namespace.to_string(), name: name.to_string(), dimensions }
     }

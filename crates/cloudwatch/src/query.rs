@@ -119,6 +119,7 @@ struct Plan<'a> {
     period_s: u32,
 }
 
+/// Checks that an id begins with a lowercase letter and has letters, digits and _ only.
 fn check_id(id: &str) -> Result<(), Refusal> {
     let well_formed = id.starts_with(|c: char| c.is_ascii_lowercase()) && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if well_formed && id.len() <= MAX_ID_CHARS {
@@ -131,7 +132,9 @@ fn check_id(id: &str) -> Result<(), Refusal> {
     ))
 }
 
-fn plan(queries: &[Query]) -> Result<Plan<'_>, Refusal> {
+/// Checks queries without their data, parses the expressions, and puts each query behind those it
+/// refers to.
+fn make_plan(queries: &[Query]) -> Result<Plan<'_>, Refusal> {
     if queries.is_empty() {
         return Err(Refusal::missing("MetricDataQueries"));
     }
@@ -162,8 +165,8 @@ fn plan(queries: &[Query]) -> Result<Plan<'_>, Refusal> {
                 trees.insert(index, math::parse(expression).map_err(|error| error.of_query(&query.id, expression))?);
             }
             _ => {
-                let words = format!("The query '{}' must have either MetricStat or Expression, and not both.", query.id);
-                return Err(Refusal::validation(&query.id, words));
+                let sentence = format!("The query '{}' must have either MetricStat or Expression, and not both.", query.id);
+                return Err(Refusal::validation(&query.id, sentence));
             }
         }
     }
@@ -186,6 +189,7 @@ enum Visit {
 }
 
 impl Plan<'_> {
+    /// Appends a query to the order, after those it refers to; refuses one that refers to itself.
     fn visit(&mut self, index: usize, indices: &BTreeMap<&str, usize>, state: &mut [Visit]) -> Result<(), Refusal> {
         let query = &self.queries[index];
         match state[index] {
@@ -208,10 +212,16 @@ impl Plan<'_> {
     /// Checks the types of results, which do not depend on data: without any, every mistake shows.
     fn check_types(&self) -> Result<(), Refusal> {
         let window = |period_s| Window { start_s: 0, end_s: 0, period_s };
-        self.values(window, &mut |_, _| Points::new()).map(drop)
+        self.compute_values(window, &mut |_, _| Points::new()).map(drop)
     }
 
-    fn values(&self, window: impl Fn(u32) -> Window, points: &mut impl FnMut(&MetricStat, &Window) -> Points) -> Result<BTreeMap<String, Value>, Refusal> {
+    /// Computes the values of all queries, by id. `window` gives the window of a period in s,
+    /// `points` the points of a metric.
+    fn compute_values(
+        &self,
+        window: impl Fn(u32) -> Window,
+        points: &mut impl FnMut(&MetricStat, &Window) -> Points,
+    ) -> Result<BTreeMap<String, Value>, Refusal> {
         let (mut values, budget) = (BTreeMap::new(), Budget::default());
         for &index in &self.order {
             let query = &self.queries[index];
@@ -222,8 +232,8 @@ impl Plan<'_> {
                     let expression = query.expression.as_deref().unwrap_or_default();
                     let value = tree.value(&context).map_err(|error| error.of_query(&query.id, expression))?;
                     if let (Value::Number(_), true) = (&value, query.is_returned()) {
-                        let words = "the result is a number, and a query that is returned must give a time series; TIME_SERIES makes one of a number";
-                        return Err(math::MathError { at: tree.at, message: words.to_string() }.of_query(&query.id, expression));
+                        let sentence = "the result is a number, and a query that is returned must give a time series; TIME_SERIES makes one of a number";
+                        return Err(math::MathError { at: tree.at, message: sentence.to_string() }.of_query(&query.id, expression));
                     }
                     value
                 }
@@ -240,7 +250,7 @@ impl Plan<'_> {
 /// # Errors
 /// The refusal of the first query that is not valid.
 pub fn check(queries: &[Query]) -> Result<(), Refusal> {
-    plan(queries).map(drop)
+    make_plan(queries).map(drop)
 }
 
 /// Returns the refusal of a range of time whose end is not after its start. The first sentence is
@@ -264,7 +274,7 @@ pub fn evaluate(
     now_s: i64,
     points: &mut impl FnMut(&MetricStat, &Window) -> Points,
 ) -> Result<Vec<QueryResult>, Refusal> {
-    let plan = plan(queries)?;
+    let plan = make_plan(queries)?;
     if end_s <= start_s {
         return Err(Refusal::new(Code::ValidationError, end_s.to_string(), wrong_times(start_s, end_s)));
     }
@@ -272,14 +282,14 @@ pub fn evaluate(
     let shortest = queries.iter().filter_map(|query| query.metric_stat.as_ref().map(|stat| stat.period).or(query.period)).min().unwrap_or(plan.period_s);
     let periods = (end_s - start_s) / i64::from(shortest.max(1));
     if periods > MAX_DATAPOINTS as i64 {
-        let words = format!("The time asked for has {periods} periods of {shortest} s, and at most {MAX_DATAPOINTS} are allowed.");
-        return Err(Refusal::validation(periods.to_string(), words));
+        let sentence = format!("The time asked for has {periods} periods of {shortest} s, and at most {MAX_DATAPOINTS} are allowed.");
+        return Err(Refusal::validation(periods.to_string(), sentence));
     }
     let mut stored_points = |stat: &MetricStat, window: &Window| match has_points(window.start_s, now_s, stat.period) {
         true => points(stat, window),
         false => Points::new(),
     };
-    let mut values = plan.values(window, &mut stored_points)?;
+    let mut values = plan.compute_values(window, &mut stored_points)?;
     let mut results = Vec::new();
     for query in queries.iter().filter(|query| query.is_returned()) {
         let default = |series: &Series, many: bool| match &query.metric_stat {
@@ -333,6 +343,7 @@ impl Label<'_> {
         filled
     }
 
+    /// Returns the text for a placeholder; None for one that is not known.
     fn value(&self, name: &str) -> Option<String> {
         let values = || self.points.values().copied();
         // Rounded as the console shows it: to a thousandth, without zeros at the end.
@@ -350,6 +361,7 @@ impl Label<'_> {
         })
     }
 
+    /// Returns the text for the name in `PROP('...')`; None for an expression, which has none.
     fn property(&self, name: &str) -> Option<String> {
         let stat = self.stat?;
         Some(match name {

@@ -29,7 +29,7 @@ impl Distribution {
     }
 
     /// Makes the distribution of values, each with how often it occurred; None for nothing at all.
-    pub fn of(values: Vec<(f64, f64)>) -> Option<Distribution> {
+    pub fn from_values(values: Vec<(f64, f64)>) -> Option<Distribution> {
         let count: f64 = values.iter().map(|(_, times)| times).sum();
         if values.is_empty() || count <= 0.0 {
             return None;
@@ -213,6 +213,7 @@ impl From<Statistic> for String {
 }
 
 impl fmt::Display for Statistic {
+    /// Writes the statistic as `from_str` reads it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Statistic::Percentile(percent) => write!(f, "p{percent}"),
@@ -242,7 +243,7 @@ mod tests {
     #[test]
     fn a_hundred_values_have_the_statistics_of_a_schoolbook() {
         // 1 to 100 once each: sum n(n+1)/2, p99 the 99th, the mean of 26 to 75 is 50.5.
-        let all = Distribution::of((1..=100).rev().map(|n| (f64::from(n), 1.0)).collect()).unwrap();
+        let all = Distribution::from_values((1..=100).rev().map(|n| (f64::from(n), 1.0)).collect()).unwrap();
         let statistic = |text: &str| all.statistic(text.parse().unwrap()).unwrap();
         assert_eq!((statistic("SampleCount"), statistic("Sum"), statistic("Average")), (100.0, 5_050.0, 50.5));
         assert_eq!((statistic("Minimum"), statistic("Maximum")), (1.0, 100.0));

@@ -239,7 +239,7 @@ proptest! {
         start_s in 0i64..120,
         percent in 0u32..=100,
     ) {
-        let points: Vec<(i64, Distribution)> = values.iter().map(|(t_s, value, times)| (*t_s, Distribution::of(vec![(f64::from(*value), f64::from(*times))]).unwrap())).collect();
+        let points: Vec<(i64, Distribution)> = values.iter().map(|(t_s, value, times)| (*t_s, Distribution::from_values(vec![(f64::from(*value), f64::from(*times))]).unwrap())).collect();
         let window = Window { start_s, end_s: 480, period_s };
         let of = |statistic| aggregate(points.iter().map(|(t_s, point)| (*t_s, point)), &window, statistic);
         let mut begin = start_s;

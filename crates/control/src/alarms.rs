@@ -251,6 +251,8 @@ impl Alarms {
         self.by_name.get(name).ok_or_else(missing)
     }
 
+    /// Returns the changes that a command makes; changes nothing. An evaluation that finds the same
+    /// state, and one of an alarm that was deleted meanwhile, make none.
     pub(crate) fn decide(&self, request: &AlarmRequest) -> Result<Vec<AlarmChange>, ControlError> {
         let wall_ms = request.wall_ms;
         match &request.command {
@@ -291,6 +293,8 @@ impl Alarms {
         }
     }
 
+    /// Checks the definition, the actions and the tags of an alarm, and returns the change that
+    /// makes or replaces it. Tags count for a new alarm only.
     fn put(&self, spec: &AlarmSpec, tags: &BTreeMap<String, String>, wall_ms: u64) -> Result<Vec<AlarmChange>, ControlError> {
         spec.check().map_err(refused)?;
         for action in [&spec.ok_actions, &spec.alarm_actions, &spec.insufficient_data_actions].into_iter().flatten() {
@@ -305,29 +309,31 @@ impl Alarms {
         check_tags(tags, tags.len())?;
         let is_new = !self.by_name.contains_key(&spec.alarm_name);
         if is_new && self.by_name.len() >= MAX_ALARMS {
-            let words = format!("A lab has at most {MAX_ALARMS} alarms; delete some first.");
-            return Err(refused(Refusal::new(Code::LimitExceeded, &spec.alarm_name, words)));
+            let sentence = format!("A lab has at most {MAX_ALARMS} alarms; delete some first.");
+            return Err(refused(Refusal::new(Code::LimitExceeded, &spec.alarm_name, sentence)));
         }
         let tags = if is_new { tags.clone() } else { BTreeMap::new() };
         Ok(vec![AlarmChange::Put { wall_ms, spec: Box::new(spec.clone()), tags }])
     }
 
+    /// Applies a change, and adds an item to the history except for a change of tags. A change of
+    /// an alarm that does not exist leaves the alarms as they are.
     pub(crate) fn apply(&mut self, change: &AlarmChange) {
         match change {
-            AlarmChange::Put { wall_ms, spec, tags } => self.configured(*wall_ms, spec, tags),
+            AlarmChange::Put { wall_ms, spec, tags } => self.apply_definition(*wall_ms, spec, tags),
             AlarmChange::Deleted { wall_ms, name } => {
                 self.by_name.remove(name);
-                self.note(*wall_ms, name, "ConfigurationUpdate", format!("Alarm \"{name}\" deleted"), json!({"version": "1.0", "type": "Delete"}));
+                self.append_history(*wall_ms, name, "ConfigurationUpdate", format!("Alarm \"{name}\" deleted"), json!({"version": "1.0", "type": "Delete"}));
             }
             AlarmChange::StateSet { wall_ms, name, state, reason, reason_data } => {
-                self.state_set(*wall_ms, name, *state, reason, reason_data.as_deref());
+                self.apply_state(*wall_ms, name, *state, reason, reason_data.as_deref());
             }
             AlarmChange::ActionsEnabled { wall_ms, name, enabled } => {
                 let Some(alarm) = self.by_name.get_mut(name) else { return };
                 alarm.spec.actions_enabled = *enabled;
                 alarm.configured_ms = *wall_ms;
                 let data = json!({"version": "1.0", "type": "Update", "actionsEnabled": enabled});
-                self.note(*wall_ms, name, "ConfigurationUpdate", format!("Alarm \"{name}\" updated"), data);
+                self.append_history(*wall_ms, name, "ConfigurationUpdate", format!("Alarm \"{name}\" updated"), data);
             }
             AlarmChange::Tagged { name, set, remove } => {
                 let Some(alarm) = self.by_name.get_mut(name) else { return };
@@ -337,14 +343,16 @@ impl Alarms {
             AlarmChange::ActionDone { wall_ms, name, action, succeeded, outcome } => {
                 let summary = if *succeeded { format!("Successfully executed action {action}") } else { format!("Failed to execute action {action}") };
                 let data = json!({"version": "1.0", "actionState": if *succeeded { "Succeeded" } else { "Failed" }, "notificationResource": action, "outcome": outcome});
-                self.note(*wall_ms, name, "Action", summary, data);
+                self.append_history(*wall_ms, name, "Action", summary, data);
             }
         }
     }
 
-    fn configured(&mut self, wall_ms: u64, spec: &AlarmSpec, tags: &BTreeMap<String, String>) {
+    /// Makes an alarm in the state INSUFFICIENT_DATA, or replaces the definition of one that
+    /// exists, whose state, reason and tags stay.
+    fn apply_definition(&mut self, wall_ms: u64, spec: &AlarmSpec, tags: &BTreeMap<String, String>) {
         let name = spec.alarm_name.clone();
-        let (done, kind) = match self.by_name.get_mut(&name) {
+        let (participle, kind) = match self.by_name.get_mut(&name) {
             Some(alarm) => {
                 // The state stays until the next evaluation, as in CloudWatch.
                 alarm.spec = spec.clone();
@@ -366,13 +374,15 @@ impl Alarms {
                 ("created", "Create")
             }
         };
-        self.note(wall_ms, &name, "ConfigurationUpdate", format!("Alarm \"{name}\" {done}"), json!({"version": "1.0", "type": kind}));
+        self.append_history(wall_ms, &name, "ConfigurationUpdate", format!("Alarm \"{name}\" {participle}"), json!({"version": "1.0", "type": kind}));
     }
 
-    fn state_set(&mut self, wall_ms: u64, name: &str, state: State, reason: &str, reason_data: Option<&str>) {
+    /// Sets state and reason of an alarm; an item of history is added only if the state is another
+    /// one.
+    fn apply_state(&mut self, wall_ms: u64, name: &str, state: State, reason: &str, reason_data: Option<&str>) {
         let Some(alarm) = self.by_name.get_mut(name) else { return };
-        let described = |state: State, reason: &str| json!({"stateValue": state.as_str(), "stateReason": reason});
-        let before = (alarm.state, described(alarm.state, &alarm.reason));
+        let state_data = |state: State, reason: &str| json!({"stateValue": state.as_str(), "stateReason": reason});
+        let before = (alarm.state, state_data(alarm.state, &alarm.reason));
         alarm.reason = reason.to_string();
         alarm.reason_data = reason_data.map(ToString::to_string);
         alarm.state_ms = wall_ms;
@@ -382,10 +392,12 @@ impl Alarms {
         alarm.state = state;
         alarm.transitioned_ms = wall_ms;
         let summary = format!("Alarm updated from {} to {}", before.0.as_str(), state.as_str());
-        self.note(wall_ms, name, "StateUpdate", summary, json!({"version": "1.0", "oldState": before.1, "newState": described(state, reason)}));
+        self.append_history(wall_ms, name, "StateUpdate", summary, json!({"version": "1.0", "oldState": before.1, "newState": state_data(state, reason)}));
     }
 
-    fn note(&mut self, wall_ms: u64, name: &str, kind: &str, summary: String, data: serde_json::Value) {
+    /// Appends an item to the history, and drops the oldest beyond [`MAX_ALARM_HISTORY`]. `kind` is
+    /// the HistoryItemType of CloudWatch.
+    fn append_history(&mut self, wall_ms: u64, name: &str, kind: &str, summary: String, data: serde_json::Value) {
         let number = self.next_item;
         self.next_item += 1;
         let item = HistoryItem { number, wall_ms, name: name.to_string(), kind: kind.to_string(), summary, data: data.to_string() };
@@ -396,6 +408,8 @@ impl Alarms {
     }
 }
 
+/// Checks the length of the reason of a state and of its data, in characters, and that the data are
+/// JSON.
 fn check_reason(reason: &str, data: Option<&str>) -> Result<(), ControlError> {
     for (name, text, most) in [("StateReason", reason, MAX_REASON_CHARS), ("StateReasonData", data.unwrap_or(""), MAX_REASON_DATA_CHARS)] {
         let chars = text.chars().count();

@@ -24,8 +24,8 @@ impl LabClock {
         self.anchor_lab_ms.saturating_add(u64::try_from(passed_ms).unwrap_or(u64::MAX))
     }
 
-    /// Returns the time of the monotonic clock at which the lab time is at least `lab_ms`; the past
-    /// is now.
+    /// Returns the time of the monotonic clock, ns, at which the lab time is at least `lab_ms`;
+    /// never earlier than the time at which this clock was made.
     pub fn monotonic_ns(&self, lab_ms: u64) -> u64 {
         let ahead_ns = u128::from(lab_ms.saturating_sub(self.anchor_lab_ms)) * 1_000_000;
         let wait_ns = ahead_ns.div_ceil(u128::from(self.time_scale));

@@ -251,7 +251,7 @@ impl Keys {
                 let hint = "Enable it first.";
                 Err(refuse(ErrorKind::IncorrectState, &key.id, "is a key that is disabled", hint, "DisabledException", format!("{arn} is disabled.")))
             }
-            KeyState::PendingDeletion => Err(pending(&key.id, &arn)),
+            KeyState::PendingDeletion => Err(refuse_pending_deletion(&key.id, &arn)),
         }
     }
 
@@ -287,16 +287,17 @@ impl Keys {
             Some(named) => named,
             None => self.default_for_volumes().map_or(EBS_ALIAS, |key| &key.id),
         };
-        self.usable(settings, named).map(|key| Some(key.id.clone())).map_err(of_ec2)
+        self.usable(settings, named).map(|key| Some(key.id.clone())).map_err(word_as_ec2)
     }
 
     /// Returns the deletions of keys that are due until `now_ms`, each with its lab time.
     pub(crate) fn due(&self, now_ms: u64) -> Vec<(u64, KeyChange)> {
-        let over = |key: &&KeyRecord| key.deletion_ms.is_some_and(|at_ms| at_ms <= now_ms);
-        let deleted = self.keys.values().filter(over);
+        let is_due = |key: &&KeyRecord| key.deletion_ms.is_some_and(|at_ms| at_ms <= now_ms);
+        let deleted = self.keys.values().filter(is_due);
         deleted.map(|key| (key.deletion_ms.unwrap_or(now_ms), KeyChange::Deleted { key: key.id.clone() })).collect()
     }
 
+    /// Applies a change of a key, an alias or a grant at the lab time `at_ms`, Unix milliseconds.
     pub(crate) fn apply(&mut self, change: &KeyChange, at_ms: u64) {
         match change {
             KeyChange::Created { key, new } => {
@@ -336,7 +337,7 @@ impl Keys {
 }
 
 /// Turns a refusal of KMS into EC2's sentence about a volume's key.
-pub fn of_ec2(error: ControlError) -> ControlError {
+pub fn word_as_ec2(error: ControlError) -> ControlError {
     let message = error.problem().message.clone();
     match error.problem().code.as_str() {
         "NotFoundException" => error.says("InvalidKMSKey.NotFound", format!("The KMS key provided does not exist: {message}")),
@@ -347,16 +348,17 @@ pub fn of_ec2(error: ControlError) -> ControlError {
     }
 }
 
-fn pending(id: &str, arn: &str) -> ControlError {
+/// Makes the refusal of a key that is pending deletion.
+fn refuse_pending_deletion(id: &str, arn: &str) -> ControlError {
     let hint = "Cancel its deletion first, then enable it.";
     refuse(ErrorKind::IncorrectState, id, "is a key that will be deleted", hint, "KMSInvalidStateException", format!("{arn} is pending deletion."))
 }
 
 /// Returns the changes a command makes.
-pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
+pub(crate) fn decide_changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
     let find = |key: &str| keys.find(settings, key);
     // A user cannot change a key that EBS made for itself.
-    let own = |key: &str| {
+    let find_changeable = |key: &str| {
         let record = find(key)?;
         match record.new.managed {
             false => Ok(record),
@@ -369,26 +371,26 @@ pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at
     };
     match command {
         KeyCommand::Create { id, new } => create(keys, id, new),
-        KeyCommand::Enable { key } => set_state(own(key)?, settings, KeyState::Enabled),
-        KeyCommand::Disable { key } => set_state(own(key)?, settings, KeyState::Disabled),
-        KeyCommand::ScheduleDeletion { key, days } => schedule(own(key)?, settings, *days, at_ms),
-        KeyCommand::CancelDeletion { key } => cancel(own(key)?, settings),
+        KeyCommand::Enable { key } => set_state(find_changeable(key)?, settings, KeyState::Enabled),
+        KeyCommand::Disable { key } => set_state(find_changeable(key)?, settings, KeyState::Disabled),
+        KeyCommand::ScheduleDeletion { key, days } => schedule_deletion(find_changeable(key)?, settings, *days, at_ms),
+        KeyCommand::CancelDeletion { key } => cancel_deletion(find_changeable(key)?, settings),
         KeyCommand::Update { key, description, policy } => {
-            let record = own(key)?;
+            let record = find_changeable(key)?;
             let mut new = record.new.clone();
             new.description = description.clone().unwrap_or(new.description);
             new.policy = policy.clone().unwrap_or(new.policy);
-            updated(record, new)
+            decide_update(record, new)
         }
         KeyCommand::Tag { key, request } => {
-            let record = own(key)?;
+            let record = find_changeable(key)?;
             let Some((set, remove)) = changed_tags(&record.new.tags, request)? else { return Ok(Vec::new()) };
             let mut new = record.new.clone();
             new.tags.retain(|key, _| !remove.contains(key));
             new.tags.extend(set);
-            updated(record, new)
+            decide_update(record, new)
         }
-        KeyCommand::SetAlias { alias, key, exists } => set_alias(keys, settings, alias, own(key)?, *exists),
+        KeyCommand::SetAlias { alias, key, exists } => set_alias(keys, settings, alias, find_changeable(key)?, *exists),
         KeyCommand::DeleteAlias { alias } => {
             check_alias(alias)?;
             find(alias)?;
@@ -401,7 +403,7 @@ pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at
             false => Ok(vec![KeyChange::EncryptByDefault { encrypt: *encrypt }]),
         },
         KeyCommand::SetDefault { key } => {
-            let key = key.as_deref().map(|key| keys.usable(settings, key).map_err(of_ec2)).transpose()?.map(|key| key.id.clone());
+            let key = key.as_deref().map(|key| keys.usable(settings, key).map_err(word_as_ec2)).transpose()?.map(|key| key.id.clone());
             Ok(if key == keys.default_key { Vec::new() } else { vec![KeyChange::DefaultSet { key }] })
         }
         // The lab finds the volume.
@@ -417,6 +419,7 @@ fn end_grant(record: &KeyRecord, grant: &str) -> Result<Vec<KeyChange>, ControlE
     Err(refuse(ErrorKind::NotFound, grant, "is not a grant of this key", "List the grants.", "NotFoundException", message))
 }
 
+/// Checks the lengths of description and policy, in bytes, and the tags.
 fn check_new(new: &NewKey) -> Result<(), ControlError> {
     let NewKey { description, policy, tags, .. } = new;
     for (what, text, most) in [("description", description, MAX_DESCRIPTION), ("policy", policy, MAX_POLICY)] {
@@ -432,6 +435,7 @@ fn check_new(new: &NewKey) -> Result<(), ControlError> {
     })
 }
 
+/// Decides the creation of a key under the id `id`, up to [`MOST_KEYS`] of them.
 fn create(keys: &Keys, id: &str, new: &NewKey) -> Result<Vec<KeyChange>, ControlError> {
     check_new(new)?;
     if keys.keys.len() >= MOST_KEYS {
@@ -441,33 +445,36 @@ fn create(keys: &Keys, id: &str, new: &NewKey) -> Result<Vec<KeyChange>, Control
     Ok(vec![KeyChange::Created { key: id.to_string(), new: new.clone() }])
 }
 
-fn updated(record: &KeyRecord, new: NewKey) -> Result<Vec<KeyChange>, ControlError> {
+/// Decides that a key has the properties `new`; no change where it has them already.
+fn decide_update(record: &KeyRecord, new: NewKey) -> Result<Vec<KeyChange>, ControlError> {
     check_new(&new)?;
     Ok(if new == record.new { Vec::new() } else { vec![KeyChange::Updated { key: record.id.clone(), new }] })
 }
 
 fn set_state(record: &KeyRecord, settings: &Settings, state: KeyState) -> Result<Vec<KeyChange>, ControlError> {
     match record.state {
-        KeyState::PendingDeletion => Err(pending(&record.id, &key_arn(settings, &record.id))),
-        was if was == state => Ok(Vec::new()),
+        KeyState::PendingDeletion => Err(refuse_pending_deletion(&record.id, &key_arn(settings, &record.id))),
+        current if current == state => Ok(Vec::new()),
         _ => Ok(vec![KeyChange::StateSet { key: record.id.clone(), state, deletion_ms: None }]),
     }
 }
 
-fn schedule(record: &KeyRecord, settings: &Settings, days: u32, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
+/// Decides that a key is deleted in `days` days. `at_ms` is lab time, Unix milliseconds.
+fn schedule_deletion(record: &KeyRecord, settings: &Settings, days: u32, at_ms: u64) -> Result<Vec<KeyChange>, ControlError> {
     let (least, most) = DELETION_DAYS;
     if !(least..=most).contains(&days) {
         let (rule, message) = (format!("a key is deleted after {least} to {most} days"), format!("PendingWindowInDays must be between {least} and {most}."));
         return Err(refuse(ErrorKind::InvalidParameter, &days.to_string(), rule, "Use 7 for as soon as possible.", "ValidationException", message));
     }
     if record.state == KeyState::PendingDeletion {
-        return Err(pending(&record.id, &key_arn(settings, &record.id)));
+        return Err(refuse_pending_deletion(&record.id, &key_arn(settings, &record.id)));
     }
     let deletion_ms = Some(at_ms.saturating_add(u64::from(days) * DAY_MS));
     Ok(vec![KeyChange::StateSet { key: record.id.clone(), state: KeyState::PendingDeletion, deletion_ms }])
 }
 
-fn cancel(record: &KeyRecord, settings: &Settings) -> Result<Vec<KeyChange>, ControlError> {
+/// Decides that a key is not deleted; it is disabled then (KMS API, CancelKeyDeletion).
+fn cancel_deletion(record: &KeyRecord, settings: &Settings) -> Result<Vec<KeyChange>, ControlError> {
     if record.state != KeyState::PendingDeletion {
         let message = format!("{} is not pending deletion.", key_arn(settings, &record.id));
         let rule = "is a key that will not be deleted";
@@ -476,6 +483,7 @@ fn cancel(record: &KeyRecord, settings: &Settings) -> Result<Vec<KeyChange>, Con
     Ok(vec![KeyChange::StateSet { key: record.id.clone(), state: KeyState::Disabled, deletion_ms: None }])
 }
 
+/// Checks the characters and the length of an alias, and that its name is not reserved for AWS.
 fn check_alias(alias: &str) -> Result<(), ControlError> {
     let name = alias.strip_prefix("alias/").unwrap_or_default();
     let allowed = |c: char| c.is_ascii_alphanumeric() || "/_-".contains(c);
@@ -499,10 +507,12 @@ fn check_alias(alias: &str) -> Result<(), ControlError> {
     Ok(())
 }
 
+/// Decides that an alias leads to a key. `exists` is true for UpdateAlias, which needs the alias,
+/// and false for CreateAlias, which refuses one that exists.
 fn set_alias(keys: &Keys, settings: &Settings, alias: &str, key: &KeyRecord, exists: bool) -> Result<Vec<KeyChange>, ControlError> {
     check_alias(alias)?;
     if key.state == KeyState::PendingDeletion {
-        return Err(pending(&key.id, &key_arn(settings, &key.id)));
+        return Err(refuse_pending_deletion(&key.id, &key_arn(settings, &key.id)));
     }
     let current = keys.aliases.get(alias);
     if current.is_some() && !exists {
@@ -520,6 +530,7 @@ fn set_alias(keys: &Keys, settings: &Settings, alias: &str, key: &KeyRecord, exi
     Ok(vec![KeyChange::AliasSet { alias: alias.to_string(), key: key.id.clone() }])
 }
 
+/// Decides a grant of a key; no change where the key has one with the same name and content.
 fn create_grant(key: &KeyRecord, grant: &Grant) -> Result<Vec<KeyChange>, ControlError> {
     if key.grants.len() >= MOST_GRANTS {
         let (rule, message) = (format!("a key has at most {MOST_GRANTS} grants"), format!("A key has at most {MOST_GRANTS} grants."));

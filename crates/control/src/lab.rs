@@ -24,7 +24,7 @@ impl Lab {
     /// The rule that forbids it, in words.
     pub fn decide(&self, command: &Command, now_ms: u64, ids: &mut impl FnMut() -> u64) -> Result<Vec<Event>, ControlError> {
         let at_ms = now_ms.max(self.last_ms);
-        let changes = self.changes(command, at_ms, ids)?;
+        let changes = self.decide_changes(command, at_ms, ids)?;
         Ok(changes.into_iter().map(|change| Event { at_ms, change }).collect())
     }
 
@@ -42,50 +42,51 @@ impl Lab {
         Ok(events)
     }
 
-    fn changes(&self, command: &Command, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
+    /// Returns the changes that a command makes, from the state machine that it belongs to.
+    fn decide_changes(&self, command: &Command, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
         match command {
             Command::Key(KeyCommand::VolumeKey { volume, wrapped }) => {
                 let change = KeyChange::VolumeKey { volume: self.find(volume)?.id.clone(), wrapped: wrapped.clone() };
                 Ok(vec![Change::Key(change)])
             }
             Command::Key(command) => {
-                let changes = keys::changes(&self.keys, &self.settings, command, at_ms)?;
+                let changes = keys::decide_changes(&self.keys, &self.settings, command, at_ms)?;
                 Ok(changes.into_iter().map(Change::Key).collect())
             }
             Command::Configure(request) => {
                 let attached = self.volumes.values().find(|record| record.attachment.is_some()).map(VolumeRecord::label);
-                let mut settings = settings::configured(&self.settings, request, attached)?;
+                let mut settings = settings::decide_settings(&self.settings, request, attached)?;
                 if self.settings.instance_id.is_empty() {
                     settings.get_or_insert_with(|| self.settings.clone()).instance_id = draw_id("i", ids);
                 }
                 Ok(settings.map(|settings| Change::Configured { settings }).into_iter().collect())
             }
             Command::CreateVolume(request) => self.with_key(request, volumes::create(request, self, at_ms, ids)?),
-            Command::Created { volume } => volumes::created(self.find(volume)?),
-            Command::VolumeFailed { volume, reason } => volumes::volume_failed(self.find(volume)?, reason),
+            Command::Created { volume } => volumes::confirm_created(self.find(volume)?),
+            Command::VolumeFailed { volume, reason } => volumes::fail_volume(self.find(volume)?, reason),
             Command::DeleteVolume { volume } => volumes::delete(self.find(volume)?, &self.settings),
-            Command::Deleted { volume } => volumes::deleted(self.find(volume)?),
+            Command::Deleted { volume } => volumes::confirm_deleted(self.find(volume)?),
             Command::Tag(request) => self.tag(request),
             Command::SetAttributes { volume, auto_enable_io, delete_on_termination } => {
                 volumes::set_attributes(self.find(volume)?, *auto_enable_io, *delete_on_termination)
             }
             Command::Attach { volume, request } => attachments::attach(self.find(volume)?, request, &self.settings, &self.volumes, ids),
-            Command::Attached { volume, device } => attachments::attached(self.find(volume)?, device),
-            Command::AttachFailed { volume, reason } => attachments::attach_failed(self.find(volume)?, reason),
+            Command::Attached { volume, device } => attachments::confirm_attached(self.find(volume)?, device),
+            Command::AttachFailed { volume, reason } => attachments::fail_attachment(self.find(volume)?, reason),
             Command::Detach { volume, request } => attachments::detach(self.find(volume)?, request, &self.settings),
-            Command::DetachBusy { volume, reason, waits } => attachments::detach_busy(self.find(volume)?, reason, *waits),
-            Command::Detached { volume } => attachments::detached(self.find(volume)?),
+            Command::DetachBusy { volume, reason, waits } => attachments::note_busy(self.find(volume)?, reason, *waits),
+            Command::Detached { volume } => attachments::confirm_detached(self.find(volume)?),
             Command::Modify { volume, request } => modifications::modify(self.find(volume)?, request, &self.settings, at_ms, ids),
-            Command::ModifyFailed { volume, reason } => modifications::modify_failed(self.find(volume)?, reason),
+            Command::ModifyFailed { volume, reason } => modifications::fail_modification(self.find(volume)?, reason),
             Command::SetBalance { volume, member, percent } => members::set_balance(self.find(volume)?, &self.settings, *member, *percent),
             Command::SlowMember { volume, member, caps_percent, extra_ms } => members::slow_member(self.find(volume)?, *member, *caps_percent, *extra_ms),
             Command::FailMember { volume, member } => members::fail_member(self.find(volume)?, *member),
             Command::RestoreMember { volume, member } => members::restore_member(self.find(volume)?, *member),
             Command::ReplaceMember { volume, member, mib_s } => members::replace_member(self.find(volume)?, *member, *mib_s),
-            Command::MemberRebuilding { volume, member, done_bytes } => members::member_rebuilding(self.find(volume)?, *member, *done_bytes),
+            Command::MemberRebuilding { volume, member, done_bytes } => members::note_rebuilding(self.find(volume)?, *member, *done_bytes),
             Command::Alarm(request) => Ok(self.alarms.decide(request)?.into_iter().map(Change::Alarm).collect()),
-            Command::MemberRebuilt { volume, member } => members::member_rebuilt(self.find(volume)?, *member),
-            Command::Snapshot(command) => snapshots::changes(self, command, at_ms, ids),
+            Command::MemberRebuilt { volume, member } => members::confirm_rebuilt(self.find(volume)?, *member),
+            Command::Snapshot(command) => snapshots::decide_changes(self, command, at_ms, ids),
         }
     }
 
@@ -161,9 +162,9 @@ impl Lab {
         });
         let of_volume =
             request.source_volume.as_deref().and_then(|source| self.find(source).ok()?.encryption.as_ref()).map(|encryption| encryption.key.clone());
-        let given = of_snapshot.or(of_volume);
-        let encrypted = if given.is_some() { Some(true) } else { request.encrypted };
-        let named = request.kms_key.as_deref().or(given.as_deref());
+        let inherited = of_snapshot.or(of_volume);
+        let encrypted = if inherited.is_some() { Some(true) } else { request.encrypted };
+        let named = request.kms_key.as_deref().or(inherited.as_deref());
         let key = self.keys.for_volume(&self.settings, encrypted, named)?;
         for change in &mut changes {
             if let (Change::VolumeCreated { new, .. }, Some(key)) = (change, &key) {

@@ -147,20 +147,20 @@ pub(crate) fn is_id(text: &str, prefix: &str) -> bool {
     [8, 17].contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-pub(crate) fn day(text: &str) -> Result<NaiveDate, ControlError> {
+pub(crate) fn parse_day(text: &str) -> Result<NaiveDate, ControlError> {
     text.parse().map_err(|_| ControlError::invalid(text, "must be a day, YYYY-MM-DD", "--as-of", "Write it like 2018-08-15."))
 }
 
 /// Decides the settings after a request; None where nothing changes. `attached` names a volume that
 /// is attached.
-pub(crate) fn configured(before: &Settings, request: &SettingsRequest, attached: Option<&str>) -> Result<Option<Settings>, ControlError> {
+pub(crate) fn decide_settings(before: &Settings, request: &SettingsRequest, attached: Option<&str>) -> Result<Option<Settings>, ControlError> {
     let SettingsRequest { instance_type, as_of, time_scale, region, modification_times, snapshot_store } = request;
     let mut settings = before.clone();
     if let Some(name) = instance_type {
         settings.instance_type = (name != "none").then(|| name.clone());
     }
     if let Some(text) = as_of {
-        settings.as_of = (text != "newest").then(|| day(text)).transpose()?;
+        settings.as_of = (text != "newest").then(|| parse_day(text)).transpose()?;
     }
     if let Some(scale) = *time_scale {
         if !(1..=MAX_TIME_SCALE).contains(&scale) {

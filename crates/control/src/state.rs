@@ -42,7 +42,7 @@ impl Lab {
     pub fn find(&self, volume: &str) -> Result<&VolumeRecord, ControlError> {
         let by_id = volume.parse().ok().and_then(|id: VolumeId| self.volumes.get(&id));
         let by_name = || self.volumes.values().find(|record| record.name.as_deref() == Some(volume));
-        by_id.or_else(by_name).ok_or_else(|| self.unknown(&[volume]))
+        by_id.or_else(by_name).ok_or_else(|| self.refuse_unknown(&[volume]))
     }
 
     /// Returns volumes by id or by name, in the order of the request.
@@ -55,11 +55,12 @@ impl Lab {
         let missing: Vec<&str> = lookups.iter().filter_map(|lookup| lookup.err()).collect();
         match missing.is_empty() {
             true => Ok(lookups.into_iter().flatten().collect()),
-            false => Err(self.unknown(&missing)),
+            false => Err(self.refuse_unknown(&missing)),
         }
     }
 
-    fn unknown(&self, volumes: &[&str]) -> ControlError {
+    /// Makes the refusal of ids or names that no volume has, with EC2's sentence.
+    fn refuse_unknown(&self, volumes: &[&str]) -> ControlError {
         let labels: Vec<&str> = self.volumes.values().take(NAMED_IN_ERRORS).map(VolumeRecord::label).collect();
         let hint = match (labels.is_empty(), self.volumes.len() - labels.len()) {
             (true, _) => "The lab has no volume yet: create one, like `headrace volume create gp2:500`.".to_string(),

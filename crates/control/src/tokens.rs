@@ -75,7 +75,7 @@ impl Tokens {
             return Err(ControlError::invalid(token.as_str(), rule, "EC2 API, ClientToken", "Use a UUID."));
         }
         match self.used.get(token) {
-            Some(used) if used.request != given.request => Err(mismatch(token)),
+            Some(used) if used.request != given.request => Err(refuse_mismatch(token)),
             entry => Ok(entry),
         }
     }
@@ -84,7 +84,7 @@ impl Tokens {
     pub(crate) fn claim(&self, given: &ClientToken, subject: Option<String>) -> Result<TokenChange, ControlError> {
         // Used a moment ago, by a call that ran at the same time: a second look finds it.
         if self.find(given)?.is_some() {
-            return Err(mismatch(&given.token));
+            return Err(refuse_mismatch(&given.token));
         }
         if self.order.len() >= MOST_TOKENS {
             let rule = format!("{MOST_TOKENS} client tokens were used in the last 24 hours of lab time, and more are not kept");
@@ -94,6 +94,8 @@ impl Tokens {
         Ok(TokenChange::Used { token: given.token.clone(), request: given.request.clone(), subject })
     }
 
+    /// Notes a token that was used at the lab time `at_ms`, Unix milliseconds, and forgets those
+    /// older than [`KEPT_MS`] beyond the newest [`KEPT_ANYWAY`].
     pub(crate) fn apply(&mut self, change: &TokenChange, at_ms: u64) {
         let TokenChange::Used { token, request, subject } = change;
         self.used.insert(token.clone(), UsedToken { request: request.clone(), subject: subject.clone() });
@@ -106,7 +108,8 @@ impl Tokens {
     }
 }
 
-fn mismatch(token: &str) -> ControlError {
+/// Makes the refusal of a token that another request has used.
+fn refuse_mismatch(token: &str) -> ControlError {
     ControlError::new(
         ErrorKind::IdempotentParameterMismatch,
         token,

@@ -39,18 +39,19 @@ pub(crate) fn token() -> Option<ClientToken> {
     ENVELOPE.with_borrow(|envelope| envelope.token.clone())
 }
 
-/// Notes that the token was written down: what follows belongs to the same call.
-pub(crate) fn written_down() {
+/// Forgets the token after a decision was written down with it: later decisions belong to the same
+/// call.
+pub(crate) fn forget_token() {
     ENVELOPE.with_borrow_mut(|envelope| envelope.token = None);
 }
 
-/// Takes the token away for a decision that is not what the call asks for, to be put back.
-pub(crate) fn set_aside() -> Option<ClientToken> {
+/// Takes the token away, and returns it, for a decision that the call does not ask for.
+pub(crate) fn take_token() -> Option<ClientToken> {
     ENVELOPE.with_borrow_mut(|envelope| envelope.token.take())
 }
 
 /// Puts the token back.
-pub(crate) fn put_back(token: Option<ClientToken>) {
+pub(crate) fn restore_token(token: Option<ClientToken>) {
     ENVELOPE.with_borrow_mut(|envelope| envelope.token = token);
 }
 

@@ -47,12 +47,12 @@ impl EventLog {
         for line in lines {
             let Ok(mut read) = serde_json::from_str::<Value>(&line) else { continue };
             let Some(number) = read["number"].as_u64().filter(|number| *number >= events.next) else { continue };
-            events.keep(number, read["event"].take());
+            events.add(number, read["event"].take());
         }
         Ok(events)
     }
 
-    fn keep(&mut self, number: u64, event: Value) {
+    fn add(&mut self, number: u64, event: Value) {
         self.newest.push_back((number, event));
         self.next = number + 1;
         if self.newest.len() > MOST_EVENTS {
@@ -60,19 +60,20 @@ impl EventLog {
         }
     }
 
-    /// Notes what a change says, if it says anything. `lab` is the state before it.
+    /// Adds the event of a change to the log, if the change has one. `lab` is the state before the
+    /// change.
     pub(crate) fn note(&mut self, lab: &Lab, event: &Event, wall_ms: u64, ids: &mut impl FnMut() -> u64) {
-        let Some(body) = describe(lab, event) else { return };
-        let event = shaped(body, &lab.settings.region, wall_ms, [ids(), ids()]);
+        let Some(body) = describe_change(lab, event) else { return };
+        let event = make_event(body, &lab.settings.region, wall_ms, [ids(), ids()]);
         let line = json!({"number": self.next, "event": event}).to_string();
         if let Err(error) = self.log.append(&line) {
             tracing::warn!("an event is kept in memory only: {error}");
         }
-        self.keep(self.next, event);
+        self.add(self.next, event);
     }
 
-    /// Lists at most `most` events from the number `from` on; how many of those asked for are no
-    /// longer kept; the number of the next.
+    /// Returns at most `most` events from the number `from` on, the number of events from `from` on
+    /// that are no longer kept, and the number from which to ask next.
     pub fn since(&self, from: u64, most: usize) -> (Vec<Value>, u64, u64) {
         let oldest = self.newest.front().map_or(self.next, |(number, _)| *number);
         let lost = oldest.saturating_sub(from);
@@ -87,7 +88,7 @@ impl EventLog {
     }
 }
 
-fn time_of(ms: u64, digits: SecondsFormat) -> String {
+fn format_time(ms: u64, digits: SecondsFormat) -> String {
     DateTime::from_timestamp_millis(ms as i64).unwrap_or_default().to_rfc3339_opts(digits, true)
 }
 
@@ -100,7 +101,8 @@ struct Body {
     detail: Value,
 }
 
-fn shaped(body: Body, region: &str, wall_ms: u64, random: [u64; 2]) -> Value {
+/// Makes an event of EventBridge's shape. `random` are 128 bits for its id.
+fn make_event(body: Body, region: &str, wall_ms: u64, random: [u64; 2]) -> Value {
     let [high, low] = random;
     // A random UUID: version 4, variant 1 (RFC 9562, 5.4).
     let id =
@@ -112,54 +114,56 @@ fn shaped(body: Body, region: &str, wall_ms: u64, random: [u64; 2]) -> Value {
         "detail-type": body.detail_type,
         "source": body.source,
         "account": ACCOUNT,
-        "time": time_of(wall_ms, SecondsFormat::Secs),
+        "time": format_time(wall_ms, SecondsFormat::Secs),
         "region": region,
         "resources": resources,
         "detail": body.detail,
     })
 }
 
-fn of_volume(volume: &VolumeId, event: &str, result: &str, cause: &str) -> Option<Body> {
+fn describe_volume(volume: &VolumeId, event: &str, result: &str, cause: &str) -> Option<Body> {
     let detail = json!({"event": event, "result": result, "cause": cause, "request-id": ""});
     let resources = vec![("ec2", format!("volume/{volume}"))];
     Some(Body { source: "aws.ec2", detail_type: "EBS Volume Notification", resources, detail })
 }
 
-fn describe(lab: &Lab, event: &Event) -> Option<Body> {
+/// Returns the content of the event that tells of a change; None for a change without one. `lab` is
+/// the state before the change.
+fn describe_change(lab: &Lab, event: &Event) -> Option<Body> {
     match &event.change {
         Change::VolumeReady { volume } => match lab.volumes.get(volume)?.status {
-            VolumeStatus::Creating => of_volume(volume, "createVolume", "available", ""),
+            VolumeStatus::Creating => describe_volume(volume, "createVolume", "available", ""),
             // Files are back after a restart, of which AWS has no event.
             _ => None,
         },
         Change::VolumeFailed { volume, reason } => match lab.volumes.get(volume)?.status {
-            VolumeStatus::Creating => of_volume(volume, "createVolume", "failed", reason),
-            _ => of_volume(volume, "volumeError", "error", reason),
+            VolumeStatus::Creating => describe_volume(volume, "createVolume", "failed", reason),
+            _ => describe_volume(volume, "volumeError", "error", reason),
         },
-        Change::VolumeDeleted { volume } => of_volume(volume, "deleteVolume", "deleted", ""),
+        Change::VolumeDeleted { volume } => describe_volume(volume, "deleteVolume", "deleted", ""),
         Change::Attached { volume, .. } => {
             // The device is there again after a restart of the daemon.
-            let again = lab.volumes.get(volume)?.attachment.as_ref().is_some_and(|attachment| attachment.attached_ms.is_some());
-            of_volume(volume, if again { "reattachVolume" } else { "attachVolume" }, "attached", "")
+            let is_again = lab.volumes.get(volume)?.attachment.as_ref().is_some_and(|attachment| attachment.attached_ms.is_some());
+            describe_volume(volume, if is_again { "reattachVolume" } else { "attachVolume" }, "attached", "")
         }
-        Change::AttachmentFailed { volume, reason } => of_volume(volume, "attachVolume", "failed", reason),
-        Change::Detached { volume } => of_volume(volume, "detachVolume", "detached", ""),
-        Change::DetachmentBusy { volume, reason, .. } => of_volume(volume, "detachVolume", "busy", reason),
-        Change::ModificationStarted { volume, .. } => of_volume(volume, "modifyVolume", "modifying", ""),
-        Change::ModificationOptimizing { volume, .. } => of_volume(volume, "modifyVolume", "optimizing", ""),
-        Change::ModificationCompleted { volume, .. } => of_volume(volume, "modifyVolume", "completed", ""),
-        Change::ModificationFailed { volume, reason, .. } => of_volume(volume, "modifyVolume", "failed", reason),
-        Change::Snapshot(SnapshotChange::FastRestoreSet { snapshot, zone, fast }) => of_fast_restore(lab, snapshot, zone, fast.as_ref()),
-        Change::Snapshot(change) => of_snapshot(lab, change, event.at_ms),
-        Change::Key(change) => of_key(change),
-        Change::Alarm(change) => of_alarm(lab, change),
+        Change::AttachmentFailed { volume, reason } => describe_volume(volume, "attachVolume", "failed", reason),
+        Change::Detached { volume } => describe_volume(volume, "detachVolume", "detached", ""),
+        Change::DetachmentBusy { volume, reason, .. } => describe_volume(volume, "detachVolume", "busy", reason),
+        Change::ModificationStarted { volume, .. } => describe_volume(volume, "modifyVolume", "modifying", ""),
+        Change::ModificationOptimizing { volume, .. } => describe_volume(volume, "modifyVolume", "optimizing", ""),
+        Change::ModificationCompleted { volume, .. } => describe_volume(volume, "modifyVolume", "completed", ""),
+        Change::ModificationFailed { volume, reason, .. } => describe_volume(volume, "modifyVolume", "failed", reason),
+        Change::Snapshot(SnapshotChange::FastRestoreSet { snapshot, zone, fast }) => describe_fast_restore(lab, snapshot, zone, fast.as_ref()),
+        Change::Snapshot(change) => describe_snapshot(lab, change, event.at_ms),
+        Change::Key(change) => describe_key(change),
+        Change::Alarm(change) => describe_alarm(lab, change),
         _ => None,
     }
 }
 
 /// Describes a change of a snapshot: its source, and the times of its request and its end, where
 /// they are recorded.
-fn of_snapshot(lab: &Lab, change: &SnapshotChange, at_ms: u64) -> Option<Body> {
+fn describe_snapshot(lab: &Lab, change: &SnapshotChange, at_ms: u64) -> Option<Body> {
     let (snapshot, event, result, cause) = match change {
         SnapshotChange::Completed { snapshot, .. } => (snapshot, "createSnapshot", "succeeded", ""),
         SnapshotChange::Failed { snapshot, reason } => (snapshot, "createSnapshot", "failed", reason.as_str()),
@@ -170,9 +174,9 @@ fn of_snapshot(lab: &Lab, change: &SnapshotChange, at_ms: u64) -> Option<Body> {
     let arn = |name: String| format!("arn:aws:ec2::{}:{name}", lab.settings.region);
     let mut detail = json!({"event": event, "result": result, "cause": cause, "request-id": "", "snapshot_id": arn(format!("snapshot/{snapshot}"))});
     if let Some(record) = lab.snapshots.records.get(snapshot).filter(|_| event == "createSnapshot") {
-        detail["startTime"] = json!(time_of(record.started_ms, SecondsFormat::Millis));
-        detail["endTime"] = json!(time_of(at_ms, SecondsFormat::Millis));
-        match (&record.of.source, &record.of.volume) {
+        detail["startTime"] = json!(format_time(record.started_ms, SecondsFormat::Millis));
+        detail["endTime"] = json!(format_time(at_ms, SecondsFormat::Millis));
+        match (&record.properties.source, &record.properties.volume) {
             (SnapshotSource::Copy { snapshot, .. }, _) => {
                 detail["event"] = json!("copySnapshot");
                 detail["source"] = json!(arn(format!("snapshot/{snapshot}")));
@@ -186,7 +190,7 @@ fn of_snapshot(lab: &Lab, change: &SnapshotChange, at_ms: u64) -> Option<Body> {
 
 /// Describes fast snapshot restore in a zone when its state changes: a credit that is taken changes
 /// none.
-fn of_fast_restore(lab: &Lab, snapshot: &SnapshotId, zone: &str, fast: Option<&FastRestore>) -> Option<Body> {
+fn describe_fast_restore(lab: &Lab, snapshot: &SnapshotId, zone: &str, fast: Option<&FastRestore>) -> Option<Body> {
     let before = lab.snapshots.fast.get(snapshot).and_then(|zones| zones.get(zone)).map(|fast| fast.state);
     let state = fast.map(|fast| fast.state).filter(|state| Some(*state) != before)?;
     let by_user = matches!(state, FastRestoreState::Enabling | FastRestoreState::Disabling);
@@ -198,7 +202,7 @@ fn of_fast_restore(lab: &Lab, snapshot: &SnapshotId, zone: &str, fast: Option<&F
 
 /// Describes a change of a key: the lab's own detail types where KMS tells only that a key was
 /// deleted.
-fn of_key(change: &KeyChange) -> Option<Body> {
+fn describe_key(change: &KeyChange) -> Option<Body> {
     let (key, detail_type, state) = match change {
         KeyChange::Created { key, .. } => (key, "KMS CMK Creation", None),
         KeyChange::StateSet { key, state, .. } => (key, "KMS CMK State Change", serde_json::to_value(state).ok()),
@@ -212,7 +216,8 @@ fn of_key(change: &KeyChange) -> Option<Body> {
     Some(Body { source: "aws.kms", detail_type, resources: vec![("kms", format!("key/{key}"))], detail })
 }
 
-fn of_alarm(lab: &Lab, change: &AlarmChange) -> Option<Body> {
+/// Describes a change of an alarm's state or definition.
+fn describe_alarm(lab: &Lab, change: &AlarmChange) -> Option<Body> {
     let alarm = lab.alarms.by_name.get(change.name());
     let resources = vec![("cloudwatch", format!("alarm:{}", change.name()))];
     match change {
@@ -234,10 +239,10 @@ fn of_alarm(lab: &Lab, change: &AlarmChange) -> Option<Body> {
     }
 }
 
-/// Returns the detail of a change of an alarm's state: also what actions are given.
+/// Returns the detail of a change of an alarm's state, as its event has it and its actions get it.
 pub(crate) fn alarm_detail(before: &AlarmRecord, state: State, reason: &str, reason_data: Option<&str>, wall_ms: u64) -> Value {
     let state_json = |state: State, reason: &str, data: Option<&str>, ms: u64| {
-        let mut fields = json!({"value": state.as_str(), "reason": reason, "timestamp": time_of(ms, SecondsFormat::Millis).replace('Z', "+0000")});
+        let mut fields = json!({"value": state.as_str(), "reason": reason, "timestamp": format_time(ms, SecondsFormat::Millis).replace('Z', "+0000")});
         if let Some(data) = data {
             fields["reasonData"] = json!(data);
         }

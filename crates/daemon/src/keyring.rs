@@ -74,24 +74,24 @@ pub fn new_id() -> io::Result<String> {
     draw(&mut bytes)?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    Ok(id_of(&bytes))
+    Ok(format_id(&bytes))
 }
 
-fn id_of(bytes: &[u8]) -> String {
+fn format_id(bytes: &[u8]) -> String {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-fn bytes_of(id: &str) -> Option<[u8; ID_BYTES]> {
+fn parse_id(id: &str) -> Option<[u8; ID_BYTES]> {
     let hex: String = id.chars().filter(|c| *c != '-').collect();
     let byte = |index: usize| hex.get(2 * index..2 * index + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
     let bytes: Option<Vec<u8>> = (0..ID_BYTES).map(byte).collect();
-    <[u8; ID_BYTES]>::try_from(bytes?).ok().filter(|bytes| id_of(bytes) == id)
+    <[u8; ID_BYTES]>::try_from(bytes?).ok().filter(|bytes| format_id(bytes) == id)
 }
 
 /// Returns true if a text is the id of a key.
 pub(crate) fn is_id(text: &str) -> bool {
-    bytes_of(text).is_some()
+    parse_id(text).is_some()
 }
 
 /// Lists the files of a folder whose names are text, as those of keys are.
@@ -106,7 +106,8 @@ fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-fn invalid_ciphertext(rule: &str) -> Problem {
+/// Makes the refusal of a ciphertext, as KMS words it.
+fn refuse_ciphertext(rule: &str) -> Problem {
     let error = ControlError::new(
         ErrorKind::InvalidParameter,
         "ciphertext",
@@ -120,7 +121,7 @@ fn invalid_ciphertext(rule: &str) -> Problem {
 
 /// Returns the bytes that are authenticated: header, then every name and value of the context with
 /// its length, so that no two contexts look alike.
-fn authenticated(header: &[u8], context: &Context) -> Vec<u8> {
+fn authenticated_bytes(header: &[u8], context: &Context) -> Vec<u8> {
     let mut bytes = header.to_vec();
     for text in context.iter().flat_map(|(name, value)| [name, value]) {
         bytes.extend((text.len() as u64).to_le_bytes());
@@ -195,7 +196,7 @@ impl Keyring {
     /// # Errors
     /// It is not that key, or may not be used.
     pub(crate) fn decrypt_under(&self, id: &str, sealed: &[u8], context: &Context) -> Outcome<Zeroizing<Vec<u8>>> {
-        let own = bytes_of(id).ok_or_else(|| could_not(id, "is not the id of a key", "Report it."))?;
+        let own = parse_id(id).ok_or_else(|| could_not(id, "is not the id of a key", "Report it."))?;
         Keyring::key_of(sealed)?;
         let mut renamed = sealed.to_vec();
         renamed[1..1 + ID_BYTES].copy_from_slice(&own);
@@ -229,7 +230,8 @@ impl Keyring {
         self.material.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    fn material(&self, id: &str) -> io::Result<Material> {
+    /// Returns the material of a key from its file, or from memory once it was read.
+    fn read_material(&self, id: &str) -> io::Result<Material> {
         let mut cache = self.material.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(material) = cache.get(id) {
             return Ok(material.clone());
@@ -249,7 +251,7 @@ impl Keyring {
     }
 
     fn find_material(&self, id: &str) -> Outcome<Material> {
-        self.material(id).map_err(|error| {
+        self.read_material(id).map_err(|error| {
             let problem = could_not(format!("key {id}"), format!("its material cannot be read: {error}"), "Put the file back into the folder keys of the lab.");
             problem.says("KeyUnavailableException", "")
         })
@@ -260,7 +262,7 @@ impl Keyring {
     /// # Errors
     /// An error if the key's material cannot be read.
     pub fn encrypt(&self, id: &str, plaintext: &[u8], context: &Context) -> Outcome<Vec<u8>> {
-        let name = bytes_of(id).ok_or_else(|| could_not(id, "is not the id of a key", "Report it."))?;
+        let name = parse_id(id).ok_or_else(|| could_not(id, "is not the id of a key", "Report it."))?;
         let material = match self.find_material(id)? {
             Material::Here(material) => material,
             Material::Elsewhere(remote) => {
@@ -275,7 +277,7 @@ impl Keyring {
         let mut nonce = [0u8; NONCE_BYTES];
         draw(&mut nonce).map_err(|error| from_io("drawing a nonce", &error))?;
         sealed.extend(nonce);
-        let payload = Payload { msg: plaintext, aad: &authenticated(&sealed, context) };
+        let payload = Payload { msg: plaintext, aad: &authenticated_bytes(&sealed, context) };
         let body =
             cipher_of(&material)?.encrypt(&Nonce::from(nonce), payload).map_err(|_| could_not("plaintext", "cannot be encrypted", "Encrypt less at once."))?;
         sealed.extend(body);
@@ -288,9 +290,9 @@ impl Keyring {
     /// It is not of this lab's making.
     pub fn key_of(sealed: &[u8]) -> Outcome<String> {
         match sealed.first() {
-            Some(&VERSION) if sealed.len() > HEADER_BYTES => Ok(id_of(&sealed[1..1 + ID_BYTES])),
-            Some(&VERSION_REMOTE) if sealed.len() > REMOTE_HEADER_BYTES => Ok(id_of(&sealed[1..1 + ID_BYTES])),
-            _ => Err(invalid_ciphertext("is not what a key of this lab encrypted")),
+            Some(&VERSION) if sealed.len() > HEADER_BYTES => Ok(format_id(&sealed[1..1 + ID_BYTES])),
+            Some(&VERSION_REMOTE) if sealed.len() > REMOTE_HEADER_BYTES => Ok(format_id(&sealed[1..1 + ID_BYTES])),
+            _ => Err(refuse_ciphertext("is not what a key of this lab encrypted")),
         }
     }
 
@@ -305,14 +307,14 @@ impl Keyring {
             (Material::Elsewhere(remote), VERSION_REMOTE) => {
                 return remote.decrypt(&sealed[REMOTE_HEADER_BYTES..], context).map_err(|error| from_remote(&id, &remote, error));
             }
-            _ => return Err(invalid_ciphertext("is not what this key encrypted")),
+            _ => return Err(refuse_ciphertext("is not what this key encrypted")),
         };
         let (header, body) = sealed.split_at(HEADER_BYTES);
         let mut nonce = [0u8; NONCE_BYTES];
         nonce.copy_from_slice(&header[1 + ID_BYTES..]);
-        let payload = Payload { msg: body, aad: &authenticated(header, context) };
+        let payload = Payload { msg: body, aad: &authenticated_bytes(header, context) };
         let plaintext = cipher_of(&material)?.decrypt(&Nonce::from(nonce), payload);
-        plaintext.map(Zeroizing::new).map_err(|_| invalid_ciphertext("was changed, or was encrypted under another context"))
+        plaintext.map(Zeroizing::new).map_err(|_| refuse_ciphertext("was changed, or was encrypted under another context"))
     }
 }
 
@@ -368,7 +370,7 @@ mod tests {
         }
         // The id of another key stands in front of the text.
         let mut moved = sealed.clone();
-        moved[1..1 + ID_BYTES].copy_from_slice(&bytes_of(&second).unwrap());
+        moved[1..1 + ID_BYTES].copy_from_slice(&parse_id(&second).unwrap());
         refused(&moved, &volume);
         for cut in 0..sealed.len() {
             refused(&sealed[..cut], &volume);
@@ -397,9 +399,9 @@ mod tests {
         let metadata = std::fs::metadata(folder.path().join(&id)).unwrap();
         assert_eq!((metadata.permissions().mode() & 0o777, metadata.len()), (0o600, KEY_BYTES as u64));
         assert!(ring.make(&id).is_err(), "never over another one");
-        assert_eq!(bytes_of(&id).map(|bytes| id_of(&bytes)), Some(id));
+        assert_eq!(parse_id(&id).map(|bytes| format_id(&bytes)), Some(id));
         for wrong in ["", "x", "0123456789abcdef0123456789abcdef", "../../etc/passwd", "0123456-789ab-cdef-0123-456789abcdef"] {
-            assert_eq!(bytes_of(wrong), None, "{wrong}");
+            assert_eq!(parse_id(wrong), None, "{wrong}");
         }
     }
 }

@@ -18,7 +18,7 @@ pub struct LineLog {
 }
 
 impl LineLog {
-    /// Opens a log whose two files have `most_bytes` each; gives its lines, oldest first.
+    /// Opens a log whose two files have `most_bytes` each, and returns its lines, oldest first.
     ///
     /// # Errors
     /// The files cannot be read.

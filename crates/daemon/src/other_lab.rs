@@ -39,11 +39,11 @@ struct Reply<T> {
 
 impl OtherLab {
     /// Returns the lab that a URL names; None where it names something else.
-    pub fn of(url: &str) -> Option<OtherLab> {
+    pub fn parse(url: &str) -> Option<OtherLab> {
         url.strip_prefix(SCHEME).map(|folder| OtherLab(PathBuf::from(folder)))
     }
 
-    fn away(&self, error: &io::Error) -> Problem {
+    fn refuse_away(&self, error: &io::Error) -> Problem {
         could_not(
             self.0.display().to_string(),
             format!("is the directory of a lab that does not answer: {error}"),
@@ -51,6 +51,8 @@ impl OtherLab {
         )
     }
 
+    /// Sends a call to the other lab and reads its answer, which may hold a key: it is wiped from
+    /// memory.
     fn call<T: DeserializeOwned>(&self, call: &str, args: &Value) -> Outcome<T> {
         let exchange = || -> io::Result<Zeroizing<Vec<u8>>> {
             let mut stream = UnixStream::connect(socket_of(&self.0))?;
@@ -70,12 +72,12 @@ impl OtherLab {
             line.truncate(filled);
             Ok(line)
         };
-        let line = exchange().map_err(|error| self.away(&error))?;
-        let reply: Reply<T> = serde_json::from_slice(&line).map_err(|error| self.away(&io::Error::new(io::ErrorKind::InvalidData, error)))?;
+        let line = exchange().map_err(|error| self.refuse_away(&error))?;
+        let reply: Reply<T> = serde_json::from_slice(&line).map_err(|error| self.refuse_away(&io::Error::new(io::ErrorKind::InvalidData, error)))?;
         match (reply.result, reply.error) {
             (Some(result), _) => Ok(result),
             (None, Some(problem)) => Err(problem),
-            (None, None) => Err(self.away(&io::ErrorKind::InvalidData.into())),
+            (None, None) => Err(self.refuse_away(&io::ErrorKind::InvalidData.into())),
         }
     }
 

@@ -84,7 +84,7 @@ impl Socket {
         let callers = Arc::new(AtomicUsize::new(0));
         while !stop.load(Ordering::Acquire) && !engine.is_down() {
             match self.listener.accept() {
-                Ok((stream, _)) => self.take(stream, engine, &callers),
+                Ok((stream, _)) => self.serve_caller(stream, engine, &callers),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(LOOK_EVERY),
                 Err(error) => {
                     // Out of descriptors, say: those who call already must be able to end.
@@ -100,12 +100,14 @@ impl Socket {
         }
     }
 
-    fn take(&self, stream: UnixStream, engine: &Arc<Engine>, callers: &Arc<AtomicUsize>) {
-        if let Err(why) = self.check_peer(&stream) {
-            tracing::warn!("a caller was refused: {why}");
+    /// Serves a connection in a thread of its own; refuses a caller without permission, and one
+    /// beyond [`MOST_CALLERS`].
+    fn serve_caller(&self, stream: UnixStream, engine: &Arc<Engine>, callers: &Arc<AtomicUsize>) {
+        if let Err(reason) = self.check_peer(&stream) {
+            tracing::warn!("a caller was refused: {reason}");
             let _ = send(
                 &stream,
-                &json!({"id": null, "error": refused(ErrorKind::InsufficientPermission, "caller", why, "Call as root or as the daemon's user, or start it with --group.")}),
+                &json!({"id": null, "error": refused(ErrorKind::InsufficientPermission, "caller", reason, "Call as root or as the daemon's user, or start it with --group.")}),
             );
             return;
         }
@@ -129,6 +131,8 @@ impl Socket {
         }
     }
 
+    /// Checks that the process at the other end runs as root, as the daemon's user, or in the group
+    /// of the socket.
     fn check_peer(&self, stream: &UnixStream) -> Result<(), String> {
         let peer = socket_peercred(stream).map_err(|error| format!("who calls is not known: {error}"))?;
         let (uid, gid) = (peer.uid.as_raw(), peer.gid.as_raw());
@@ -157,7 +161,7 @@ fn write_line(stream: &UnixStream, mut line: String) -> io::Result<()> {
 }
 
 /// Reads a line of at most [`MOST_LINE`] bytes; none at the end.
-fn line(reader: &mut BufReader<&UnixStream>, stream: &UnixStream) -> io::Result<Option<Vec<u8>>> {
+fn read_line(reader: &mut BufReader<&UnixStream>, stream: &UnixStream) -> io::Result<Option<Vec<u8>>> {
     stream.set_read_timeout(Some(IDLE))?;
     if reader.fill_buf()?.is_empty() {
         return Ok(None);
@@ -172,11 +176,12 @@ fn line(reader: &mut BufReader<&UnixStream>, stream: &UnixStream) -> io::Result<
     }
 }
 
+/// Answers the calls of a connection, line by line, until the caller ends it or the lab goes down.
 fn converse(stream: &UnixStream, engine: &Arc<Engine>) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     let mut reader = BufReader::new(stream);
     loop {
-        let bytes = match line(&mut reader, stream) {
+        let bytes = match read_line(&mut reader, stream) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(()),
             Err(error) => {
@@ -186,7 +191,7 @@ fn converse(stream: &UnixStream, engine: &Arc<Engine>) -> io::Result<()> {
                 return Err(error);
             }
         };
-        let (answer, after) = reply(engine, &bytes);
+        let (answer, after) = answer_line(engine, &bytes);
         write_line(stream, answer)?;
         if after == After::Down {
             return Ok(());
@@ -194,7 +199,9 @@ fn converse(stream: &UnixStream, engine: &Arc<Engine>) -> io::Result<()> {
     }
 }
 
-fn reply(engine: &Arc<Engine>, bytes: &[u8]) -> (String, After) {
+/// Does the call of a line. Returns its answer as a line of JSON, and what the connection does
+/// next.
+fn answer_line(engine: &Arc<Engine>, bytes: &[u8]) -> (String, After) {
     let request: Request = match serde_json::from_slice(bytes) {
         Ok(request) => request,
         Err(error) => {

@@ -58,7 +58,8 @@ pub fn modification(record: &VolumeRecord, modification: &Modification, settings
     }
 }
 
-fn attachment(attachment: &Attachment, settings: &Settings) -> AttachmentView {
+/// Returns an attachment as callers see it.
+fn attachment_view(attachment: &Attachment, settings: &Settings) -> AttachmentView {
     let device = attachment.device.as_ref();
     let ceiling = device.and_then(|device| device.ceiling);
     AttachmentView {
@@ -79,7 +80,7 @@ fn attachment(attachment: &Attachment, settings: &Settings) -> AttachmentView {
 }
 
 /// Returns a member without the figures of the model.
-fn member(record: &VolumeRecord, index: usize) -> MemberView {
+fn member_view(record: &VolumeRecord, index: usize) -> MemberView {
     let spec = record.spec.members[index].to_string();
     let none = MemberView {
         index,
@@ -130,7 +131,7 @@ impl Volumes {
             iops: limits.get(index).map(|limits| limits.iops),
             throughput_mib_s: limits.get(index).map(|limits| limits.throughput_bytes_s >> 20),
             balance_percent: balance_percent(index),
-            ..member(record, index)
+            ..member_view(record, index)
         });
         LabVolumeView {
             id: record.id.to_string(),
@@ -154,7 +155,7 @@ impl Volumes {
             auto_enable_io: record.auto_enable_io,
             tags: record.tags.clone(),
             used_gib: allocated.map(|bytes| bytes as f64 / f64::from(1 << 30)),
-            attachment: record.attachment.as_ref().map(|entry| attachment(entry, settings)),
+            attachment: record.attachment.as_ref().map(|entry| attachment_view(entry, settings)),
             modification: record.modification().filter(|entry| entry.is_active()).map(|entry| modification(record, entry, settings, now_ms)),
             balance_percent: (0..balances.len()).filter_map(balance_percent).min_by(f64::total_cmp),
             faults: attached.map_or(0, |attached| attached.faults.faults(self.devices.clock.now()).len() + usize::from(attached.faults.is_off())),
@@ -178,7 +179,7 @@ impl Volumes {
         FaultView { id: set.id.clone(), kind: set.kind.clone(), starts_at: wall(set.from), ends_at: wall(set.until), seed: set.seed }
     }
 
-    /// Balances of a volume, and the state that restores them.
+    /// Returns the balances of a volume, and the state that restores them.
     pub fn balance_view(&self, volume: &str) -> Outcome<BalanceView> {
         let record = self.ledger.find(volume)?;
         let balances = self.balances_of(&record).into_iter();

@@ -82,7 +82,7 @@ impl Bench {
 
     fn balances(&mut self, level: u64) {
         self.counter += 1;
-        let saved = Saved { at_ms: self.counter, device_ns: level, state: Json::of(&(level, 0.1 + level as f64, u128::MAX)).unwrap() };
+        let saved = Saved { at_ms: self.counter, device_ns: level, state: Json::from_value(&(level, 0.1 + level as f64, u128::MAX)).unwrap() };
         // Every other volume: the rest keeps what it had.
         let devices: BTreeMap<VolumeId, Saved> = self.state.lab.volumes.keys().step_by(2).map(|volume| (volume.clone(), saved.clone())).collect();
         let balances = Balances { instance: (level % 2 == 0).then(|| saved.clone()), devices };
@@ -322,7 +322,7 @@ fn compaction_keeps_the_state_and_its_checkpoint_is_never_given_up() {
 fn it_asks_for_compaction_by_size_and_not_over_and_over() {
     let mut bench = Bench::new();
     while !bench.journal().needs_compaction() {
-        let padding = Json::of(&"p".repeat(1 << 20)).unwrap();
+        let padding = Json::from_value(&"p".repeat(1 << 20)).unwrap();
         let instance = Some(Saved { at_ms: 1, device_ns: 1, state: padding });
         bench.state.balances.instance.clone_from(&instance);
         bench.journal().append(&Entry::Balances(Balances { instance, devices: BTreeMap::new() }), false).unwrap();

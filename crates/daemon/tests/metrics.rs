@@ -224,7 +224,7 @@ fn quantiles_are_within_the_stated_error() {
         for op in [Op::Read, Op::Write] {
             for (class, took) in all[op as usize].iter_mut().enumerate() {
                 took.sort_unstable();
-                assert_eq!(latencies.of(op, Some(class)).iter().sum::<u64>(), took.len() as u64);
+                assert_eq!(latencies.buckets(op, Some(class)).iter().sum::<u64>(), took.len() as u64);
                 for q in [0.01, 0.5, 0.9, 0.99, 0.999] {
                     let exact = took[((q * took.len() as f64).ceil() as usize).clamp(1, took.len()) - 1] as f64;
                     let estimate = latencies.quantile(op, Some(class), q).unwrap() as f64;

@@ -164,7 +164,8 @@ impl Devices {
         Some((self.clock.now(), decider.host.instance.as_ref()?.state()))
     }
 
-    /// Gives a volume the lowest free device number; none when all are taken.
+    /// Adds a volume's device to the model under the lowest free device number, and returns that
+    /// number; None when all are taken.
     pub fn put(&self, saved: &SavedDevice) -> Option<DeviceNumber> {
         let mut decider = self.decider();
         let device_number = decider.storages.iter().position(Option::is_none).unwrap_or(decider.storages.len());
@@ -193,7 +194,7 @@ impl Devices {
         }
     }
 
-    /// Makes a change; the moment it holds from.
+    /// Makes a change, and returns the time from which it holds.
     pub fn change(&self, change: &Change) -> Nanos {
         let mut decider = self.decider();
         let now = self.clock.now();
@@ -201,7 +202,7 @@ impl Devices {
         now
     }
 
-    /// Asks the model: the moment of arrival and the decision.
+    /// Submits a request to the model; returns the time of its arrival and the decision.
     #[inline]
     pub fn decide(&self, device_number: DeviceNumber, io: Io) -> (Nanos, Decision) {
         let mut decider = self.decider();
@@ -223,7 +224,7 @@ impl Devices {
         (now, decision)
     }
 
-    /// Asks one member of an array alone.
+    /// Submits a request to one member of an array alone; None without such a member.
     pub fn decide_member(&self, device_number: DeviceNumber, member: usize, io: Io) -> Option<(Nanos, Decision)> {
         let mut decider = self.decider();
         let now = self.clock.now();
@@ -238,7 +239,7 @@ impl Devices {
         Some((now, decision))
     }
 
-    /// Notes how late an answer left, where a record is written.
+    /// Writes to the record, if one is being written, how late an answer left, ns.
     pub fn late(&self, nanos: u64) {
         // This is called for every answer: without a record, the model's lock is not taken for it.
         if !self.recording.load(Ordering::Relaxed) {
@@ -271,7 +272,8 @@ impl Devices {
         Ok(())
     }
 
-    /// Ends the record: its file and how many requests it has; none when there is none.
+    /// Ends the record; returns its file and the number of its requests. None if none is being
+    /// written.
     pub fn stop_recording(&self) -> Option<(PathBuf, io::Result<u64>)> {
         self.recording.store(false, Ordering::Relaxed);
         let recorder = self.decider().recorder.take()?;
@@ -359,6 +361,7 @@ impl Decider {
             .map_or(Ok(()), |running| Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("a record is being written to {}", running.path().display()))))
     }
 
+    /// Changes the model, and writes the change to the record.
     fn change(&mut self, now: Nanos, change: &Change) {
         self.host.change(now, change);
         if let Change::Instance { saved } = change {
@@ -369,6 +372,7 @@ impl Decider {
         }
     }
 
+    /// Returns the host as it is at `now`, to which its volumes advance.
     fn save(&mut self, now: Nanos) -> SavedHost {
         let instance = match (&self.host.instance, &self.instance) {
             (Some(instance), Some(limits)) => Some(SavedInstance { limits: limits.clone(), state: instance.state() }),

@@ -78,14 +78,14 @@ unsafe impl Ioctl for GetFree {
     }
 }
 
-fn device(path: &Path) -> io::Result<File> {
+fn open_device(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
 /// Makes a loop device on `file`, with direct I/O. It is /dev/loopN until [`release`].
 pub fn attach(file: &Path) -> io::Result<PathBuf> {
-    let backing = device(file)?;
-    let control = device(Path::new("/dev/loop-control"))?;
+    let backing = open_device(file)?;
+    let control = open_device(Path::new("/dev/loop-control"))?;
     let mut info = LoopInfo64 {
         device: 0,
         inode: 0,
@@ -111,9 +111,9 @@ pub fn attach(file: &Path) -> io::Result<PathBuf> {
         // SAFETY: see GetFree.
         let number = unsafe { ioctl(&control, GetFree) }?;
         let path = PathBuf::from(format!("/dev/loop{number}"));
-        let opened = device(&path).or_else(|_| {
+        let opened = open_device(&path).or_else(|_| {
             add(&control, number)?;
-            device(&path)
+            open_device(&path)
         })?;
         // SAFETY: LOOP_CONFIGURE reads a struct loop_config, which LoopConfig is.
         #[allow(unsafe_code)]
@@ -147,7 +147,7 @@ fn add(control: &File, number: i32) -> io::Result<()> {
 
 /// Tells the device that its file grew.
 pub fn resized(path: &Path) -> io::Result<()> {
-    let opened = device(path)?;
+    let opened = open_device(path)?;
     // Kernels before 6.17 believe the size they saw last: asking for the size makes them look
     // again.
     if let Some(file) = file_of(path) {
@@ -169,7 +169,7 @@ pub fn is_busy(path: &Path) -> bool {
 
 /// Releases the device: at once, or when its last user closes it.
 pub fn release(path: &Path) -> io::Result<()> {
-    let opened = device(path)?;
+    let opened = open_device(path)?;
     // 0 restores the driver's own limit for the next user of the device.
     set_largest(path, 0);
     // SAFETY: LOOP_CLR_FD takes no argument.

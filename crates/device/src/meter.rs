@@ -87,6 +87,7 @@ impl Sample {
         }
     }
 
+    /// Counts a request that took `took_ns`.
     fn count(&mut self, op: Op, bytes: u32, took_ns: u64, failed: bool) {
         self.ops[op as usize] += 1;
         self.bytes[op as usize] += u64::from(bytes);
@@ -176,11 +177,11 @@ impl Meter {
     /// Notes that a request came; `decision` where the model was asked.
     pub fn arrived(&self, now: Nanos, decision: Option<&Decision>) {
         self.with(|state| {
-            state.pass(now.0);
+            state.advance(now.0);
             state.in_flight += 1;
             state.sample.queue_max = state.sample.queue_max.max(state.in_flight);
             if let Some(decision) = decision {
-                state.exceed(now, decision);
+                state.count_wait(now, decision);
             }
         });
     }
@@ -189,7 +190,7 @@ impl Meter {
     pub fn answered(&self, arrived: Nanos, now: Nanos, op: Op, bytes: u32, late_ns: u64, failed: bool) {
         let took = now.0.saturating_sub(arrived.0);
         self.with(|state| {
-            state.pass(now.0);
+            state.advance(now.0);
             state.in_flight = state.in_flight.saturating_sub(1);
             state.sample.count(op, bytes, took, failed);
             state.sample.late[bucket_of(late_ns)] += 1;
@@ -202,8 +203,8 @@ impl Meter {
         let took = decision.complete.since(now).0;
         self.with(|state| {
             // With nothing in flight by its own count, what passed since the last answer was idle.
-            state.pass(now.0);
-            state.exceed(now, decision);
+            state.advance(now.0);
+            state.count_wait(now, decision);
             state.changed = state.changed.max(decision.complete.0);
             state.pending.retain(|&complete| complete > now.0);
             state.pending.push(decision.complete.0);
@@ -227,7 +228,7 @@ impl Meter {
     /// Takes everything since the last call.
     pub fn take(&self, now: Nanos) -> Sample {
         self.with(|state| {
-            state.pass(now.0);
+            state.advance(now.0);
             let mut sample = std::mem::replace(&mut state.sample, Sample::empty());
             sample.span_ns = now.0.saturating_sub(state.since);
             state.since = now.0;
@@ -238,7 +239,9 @@ impl Meter {
 }
 
 impl State {
-    fn exceed(&mut self, now: Nanos, decision: &Decision) {
+    /// Adds the time that a request waits for its cap, without the part that was counted for an
+    /// earlier one.
+    fn count_wait(&mut self, now: Nanos, decision: &Decision) {
         if decision.cap != Cap::None && decision.start > now {
             let cap = Cap::ALL.iter().position(|&cap| cap == decision.cap).unwrap_or(0);
             // Waits overlap: only the time after the last counted wait is added.
@@ -248,7 +251,8 @@ impl State {
         }
     }
 
-    fn pass(&mut self, now: u64) {
+    /// Adds the time since the last change to the queue, or to the idle time.
+    fn advance(&mut self, now: u64) {
         let gap = now.saturating_sub(self.changed);
         self.changed = self.changed.max(now);
         self.sample.queue_ns += gap * u64::from(self.in_flight);

@@ -82,7 +82,7 @@ impl Mount {
         self.folder.join(id)
     }
 
-    /// Answers that wait for their time.
+    /// Returns the number of answers that wait for their time.
     pub fn waiting(&self) -> usize {
         self.timer.waiting()
     }
@@ -116,8 +116,8 @@ impl Drop for Mount {
     }
 }
 
-/// Mounts on `folder`; the descriptor its requests come from. Fuser does not unmount, because its
-/// unmounting cannot be tried again after a refusal.
+/// Mounts on `folder`, and returns the descriptor that its requests come from. Fuser does not
+/// unmount, because its unmounting cannot be tried again after a refusal.
 fn mount(folder: &Path) -> io::Result<OwnedFd> {
     let channel = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -157,6 +157,7 @@ impl Waiting {
         None
     }
 
+    /// Counts a request and answers it; `at` is the time at which its answer was due.
     fn answer(self, devices: &Devices, pool: &Pool, at: Nanos) {
         let Waiting { volume, arrived, io, failed, reply } = self;
         // Counted before the answer: its receiver may read the counters at once.
@@ -185,7 +186,8 @@ impl Files {
         self.devices.volume(device_number).filter(|volume| inode_of(volume) == inode.0)
     }
 
-    /// Decides a request: its arrival, the time of its answer, and true to answer with an error.
+    /// Decides a request; returns its arrival, the time of its answer, and true to answer with an
+    /// error.
     fn decide(&self, volume: &AttachedVolume, io: Io) -> (Nanos, Nanos, bool) {
         let (now, decision) = match volume.pace() {
             Pace::Model => self.devices.decide(volume.device_number, io),
@@ -215,6 +217,7 @@ fn inode_of(volume: &AttachedVolume) -> u64 {
     FIRST + volume.attachment * NUMBERS + volume.device_number as u64
 }
 
+/// Returns the attributes of a volume's file, or without a volume those of the folder.
 fn attributes(inode: u64, volume: Option<&AttachedVolume>) -> FileAttr {
     let begin = SystemTime::UNIX_EPOCH;
     let size = volume.map_or(0, |volume| volume.backing.bytes());
@@ -241,6 +244,8 @@ fn attributes(inode: u64, volume: Option<&AttachedVolume>) -> FileAttr {
 const UNCACHED: Duration = Duration::ZERO;
 
 impl Filesystem for Files {
+    /// Asks the kernel for a long queue, requests of [`MOST_BYTES`] and asynchronous direct I/O;
+    /// fails if it lacks one.
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let _ = config.set_max_background(MOST_WAITING);
         let _ = config.set_congestion_threshold(MOST_WAITING);
@@ -275,6 +280,7 @@ impl Filesystem for Files {
         }
     }
 
+    /// Lists the attached volumes.
     fn readdir(&self, _request: &Request, inode: INodeNo, _file: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         if inode.0 != ROOT {
             return reply.error(Errno::ENOTDIR);
@@ -287,6 +293,7 @@ impl Filesystem for Files {
         reply.ok();
     }
 
+    /// Decides and does a read at once; its answer leaves at the model's completion time.
     fn read(
         &self,
         _request: &Request,
@@ -311,6 +318,7 @@ impl Filesystem for Files {
         self.finish(Waiting { volume, arrived, io, failed, reply: Reply::Read(reply, buffer, size as usize) }, at);
     }
 
+    /// Decides and does a write at once; its answer leaves at the model's completion time.
     fn write(
         &self,
         _request: &Request,
@@ -333,6 +341,7 @@ impl Filesystem for Files {
         self.finish(Waiting { volume, arrived, io, failed, reply: Reply::Write(reply) }, at);
     }
 
+    /// Flushes a volume; the answer does not wait for the model.
     fn fsync(&self, _request: &Request, inode: INodeNo, _file: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         let Some(volume) = self.volume(inode).filter(|volume| !volume.faults.is_off()) else { return reply.error(Errno::EIO) };
         volume.meter.flushed();
@@ -343,6 +352,7 @@ impl Filesystem for Files {
         }
     }
 
+    /// Discards or zeros a range of a volume, without asking the model; any other mode is refused.
     fn fallocate(&self, _request: &Request, inode: INodeNo, _file: FileHandle, offset: u64, length: u64, mode: i32, reply: ReplyEmpty) {
         let Some(volume) = self.volume(inode).filter(|volume| !volume.faults.is_off()) else { return reply.error(Errno::EIO) };
         let done = match mode & !FALLOC_KEEP_SIZE {
@@ -364,6 +374,7 @@ struct Pool {
 }
 
 impl Pool {
+    /// Returns a buffer of at least `bytes`, of a power of two.
     fn take(&self, bytes: usize) -> Vec<u8> {
         let size = bytes.next_power_of_two().max(4_096);
         let class = size.trailing_zeros() as usize;
@@ -376,6 +387,7 @@ impl Pool {
         vec![0; size]
     }
 
+    /// Keeps a buffer for reuse, up to [`FREE_BYTES`] together.
     fn put(&self, buffer: Vec<u8>) {
         let (size, class) = (buffer.len(), buffer.len().trailing_zeros() as usize);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);

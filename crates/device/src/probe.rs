@@ -63,6 +63,7 @@ pub fn measure(devices: &Arc<Devices>, mount: &Mount, folder: &Path) -> io::Resu
     measured
 }
 
+/// Measures the path through a block device of the scratch volume, whose pace is changed for that.
 fn measure_on(volume: &AttachedVolume, device: &Path) -> io::Result<PathCost> {
     let file = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(device)?;
     volume.set_pace(Pace::Fixed(HELD_NS));
@@ -82,7 +83,7 @@ fn measure_on(volume: &AttachedVolume, device: &Path) -> io::Result<PathCost> {
     Ok(PathCost { own_ns: times[SAMPLES / 2].saturating_sub(HELD_NS), iops, mib_s })
 }
 
-/// Reads a second of `block` bytes from [`DEPTH`] threads.
+/// Returns the reads a second of `block` bytes, from [`DEPTH`] threads.
 fn ceiling(file: &File, block: usize) -> io::Result<f64> {
     let done = AtomicU64::new(0);
     let begun = Instant::now();

@@ -46,8 +46,8 @@ impl Recorder {
     /// Begins a record in its file. Writes nothing yet.
     pub fn start(file: File, path: &Path, header: &SavedHost) -> io::Result<Recorder> {
         let shared = Arc::new(Shared { waiting: Mutex::new(Waiting::default()), wake: Condvar::new() });
-        let (run, header) = (shared.clone(), header.encode());
-        let thread = std::thread::Builder::new().name("headrace-record".into()).spawn(move || run.serve(file, header))?;
+        let (writer, header) = (shared.clone(), header.encode());
+        let thread = std::thread::Builder::new().name("headrace-record".into()).spawn(move || writer.write_frames(file, header))?;
         Ok(Recorder { shared, thread: Some(thread), path: path.to_path_buf() })
     }
 
@@ -75,17 +75,19 @@ impl Recorder {
         self.shared.lock().broken.clone()
     }
 
-    /// Ends it: how many requests it has. An error when not all could be written.
+    /// Ends the record, and returns the number of its requests. An error when not all could be
+    /// written.
     pub fn finish(mut self) -> io::Result<u64> {
         let outcome = self.end();
         let waiting = self.shared.lock();
         outcome?;
         match &waiting.broken {
-            Some(why) => Err(io::Error::other(why.clone())),
+            Some(reason) => Err(io::Error::other(reason.clone())),
             None => Ok(waiting.requests),
         }
     }
 
+    /// Lets the thread write what waits, and waits for its end.
     fn end(&mut self) -> io::Result<()> {
         self.shared.lock().stopping = true;
         self.shared.wake.notify_one();
@@ -108,7 +110,9 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self, mut file: File, mut bytes: Vec<u8>) -> io::Result<()> {
+    /// Writes the header in `bytes` and then the frames that wait, every [`WRITE_EVERY`], until the
+    /// record ends. An error breaks the record.
+    fn write_frames(&self, mut file: File, mut bytes: Vec<u8>) -> io::Result<()> {
         loop {
             let mut waiting = self.lock();
             if waiting.frames.is_empty() && !waiting.stopping {

@@ -92,11 +92,11 @@ impl<T: Send + 'static> Timer<T> {
         let queue = Mutex::new(Queue { heap: BinaryHeap::new(), order: 0, stopping: false, ended: false });
         let (earliest, sleeping_for) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
         let shared = Arc::new(Shared { handle: Box::new(handle), queue, wake: Condvar::new(), earliest, sleeping_for, clock });
-        let run = shared.clone();
+        let worker = shared.clone();
         let thread = std::thread::Builder::new().name("headrace-timer".into()).spawn(move || {
             // The kernel may delay a sleeper by its slack, 50 us unless asked for less.
             let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-            run.serve();
+            worker.hand_over();
         })?;
         Ok(Timer { shared, thread: Mutex::new(Some(thread)) })
     }
@@ -149,7 +149,9 @@ impl<T: Send + 'static> Shared<T> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self) {
+    /// Hands over what is due, and sleeps or spins until the next deadline, until the timer is
+    /// stopped and nothing waits.
+    fn hand_over(&self) {
         let mut margin = Margin::default();
         let mut due: Vec<Due<T>> = Vec::new();
         let mut queue = self.lock();
@@ -165,7 +167,7 @@ impl<T: Send + 'static> Shared<T> {
                 drop(queue);
                 let back: Vec<_> = due.drain(..).filter_map(|due| (self.handle)(due.what, Nanos(due.at), stopping)).collect();
                 queue = self.lock();
-                self.wait_more(&mut queue, back);
+                self.put_back(&mut queue, back);
             } else if stopping {
                 queue.ended = true;
                 return;
@@ -180,7 +182,7 @@ impl<T: Send + 'static> Shared<T> {
     }
 
     /// Puts back what could not be handed over.
-    fn wait_more(&self, queue: &mut Queue<T>, back: Vec<(Nanos, T)>) {
+    fn put_back(&self, queue: &mut Queue<T>, back: Vec<(Nanos, T)>) {
         for (at, what) in back {
             let at = at.0.min(self.clock.now().0 + AGAIN);
             queue.heap.push(Due { at, early: 0, order: queue.order, what });
@@ -188,6 +190,8 @@ impl<T: Send + 'static> Shared<T> {
         }
     }
 
+    /// Sleeps until the margin before the deadline `next`, or until a push or the stop wakes it,
+    /// and learns how late it woke. Times are ns of device time.
     fn sleep<'a>(&'a self, queue: MutexGuard<'a, Queue<T>>, next: u64, now: u64, margin: &mut Margin) -> MutexGuard<'a, Queue<T>> {
         self.sleeping_for.store(next, Ordering::Release);
         let queue = if next == u64::MAX {

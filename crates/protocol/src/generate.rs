@@ -198,6 +198,8 @@ pub fn python() -> String {
     out
 }
 
+/// Appends the class of a message, with a dictionary as its base for the fields that Python
+/// reserves.
 fn python_class(out: &mut String, message: &Message) {
     let name = public_name(message.name);
     let (reserved, usual): (Vec<&Field>, Vec<&Field>) = message.fields.iter().partition(|field| PYTHON_KEYWORDS.contains(&key(field)));
@@ -262,6 +264,7 @@ fn argument_line(field: &Field) -> String {
 const MOST_BY_PLACE: usize = 7;
 const BY_PLACE: usize = 2;
 
+/// Appends the method of a call.
 fn python_method(out: &mut String, entry: &CallEntry) {
     let fields = entry.arguments.fields;
     let answer = match entry.answer.fields {
@@ -347,6 +350,7 @@ pub fn reference() -> String {
     out
 }
 
+/// Appends the section of a call to the reference page.
 fn reference_call(out: &mut String, entry: &CallEntry) {
     let _ = write!(out, "\n### {}\n", entry.name);
     for paragraph in paragraphs(entry.doc) {

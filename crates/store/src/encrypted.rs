@@ -167,6 +167,7 @@ impl Encrypted {
         Encrypted { inner, cipher, place: Place::Member(member), partial: Mutex::new(()) }
     }
 
+    /// Encrypts whole sectors and writes them, [`PIECE`] bytes at a time.
     fn write_sectors(&self, data: &[u8], offset: u64) -> io::Result<()> {
         SEALED.with_borrow_mut(|sealed| {
             for (index, piece) in data.chunks(PIECE).enumerate() {
@@ -192,7 +193,7 @@ impl Encrypted {
             return Ok(());
         }
         let (sector, from) = (offset / SECTOR as u64, (offset % SECTOR as u64) as usize);
-        let _held = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
         let mut whole = [0u8; SECTOR];
         self.read_sectors(&mut whole, sector * SECTOR as u64)?;
         change(&mut whole[from..from + bytes]);
@@ -304,6 +305,7 @@ impl Backing for Encrypted {
         self.inner.bytes()
     }
 
+    /// Reads the whole sectors that contain the range, and decrypts them.
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         within(self.bytes(), offset, buffer.len() as u64)?;
         let sector = SECTOR as u64;
@@ -319,6 +321,8 @@ impl Backing for Encrypted {
         Ok(())
     }
 
+    /// Writes whole sectors at once, and the parts of sectors at both ends after reading the rest
+    /// of them.
     fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
         within(self.bytes(), offset, data.len() as u64)?;
         let (before, whole, _) = split(offset, data.len() as u64);

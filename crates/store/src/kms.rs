@@ -66,8 +66,8 @@ impl fmt::Display for RemoteError {
     }
 }
 
-fn away(words: impl Into<String>) -> RemoteError {
-    RemoteError::Away(io::Error::other(words.into()))
+fn away_error(sentence: impl Into<String>) -> RemoteError {
+    RemoteError::Away(io::Error::other(sentence.into()))
 }
 
 impl RemoteKey {
@@ -80,7 +80,7 @@ impl RemoteKey {
         let body = json!({"KeyId": self.key, "Plaintext": text.as_str(), "EncryptionContext": context});
         let answer = self.call("Encrypt", body)?;
         let sealed = answer["CiphertextBlob"].as_str().and_then(|text| BASE64_STANDARD.decode(text).ok());
-        sealed.ok_or_else(|| away("it answered no CiphertextBlob"))
+        sealed.ok_or_else(|| away_error("it answered no CiphertextBlob"))
     }
 
     /// Decrypts a text that was encrypted under the key.
@@ -92,18 +92,20 @@ impl RemoteKey {
         let mut answer = self.call("Decrypt", body)?;
         let text = match answer["Plaintext"].take() {
             Value::String(text) => Zeroizing::new(text),
-            _ => return Err(away("it answered no Plaintext")),
+            _ => return Err(away_error("it answered no Plaintext")),
         };
-        BASE64_STANDARD.decode(text.as_bytes()).map(Zeroizing::new).map_err(|_| away("its Plaintext is not base64"))
+        BASE64_STANDARD.decode(text.as_bytes()).map(Zeroizing::new).map_err(|_| away_error("its Plaintext is not base64"))
     }
 
+    /// Calls an operation of KMS and returns its answer as JSON. The request, which may hold a key,
+    /// is overwritten in memory.
     fn call(&self, operation: &str, body: Value) -> Result<Value, RemoteError> {
         let mut text = body.to_string();
         wipe(body);
         let answered = self.send(operation, text.as_bytes());
         text.zeroize();
         let (status, bytes) = answered.map_err(RemoteError::Away)?;
-        let answer: Value = serde_json::from_slice(&bytes).map_err(|_| away(format!("it answered with status {status}, and not as KMS does")))?;
+        let answer: Value = serde_json::from_slice(&bytes).map_err(|_| away_error(format!("it answered with status {status}, and not as KMS does")))?;
         if status == 200 {
             return Ok(answer);
         }
@@ -118,12 +120,13 @@ impl RemoteKey {
         Err(crate::without_aws())
     }
 
+    /// Signs a request and sends it; returns the HTTP status and the body of the answer.
     #[cfg(feature = "aws")]
     fn send(&self, operation: &str, body: &[u8]) -> io::Result<(u16, Zeroizing<Vec<u8>>)> {
         let allow_http = check_endpoint(&self.endpoint)?;
         let credentials = Credentials::find(self.profile.as_deref())?;
-        let words = "no credentials for KMS: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SHARED_CREDENTIALS_FILE and AWS_PROFILE";
-        let credentials = credentials.ok_or_else(|| io::Error::new(io::ErrorKind::PermissionDenied, words))?;
+        let sentence = "no credentials for KMS: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SHARED_CREDENTIALS_FILE and AWS_PROFILE";
+        let credentials = credentials.ok_or_else(|| io::Error::new(io::ErrorKind::PermissionDenied, sentence))?;
         let credential = AwsCredential { key_id: credentials.id, secret_key: credentials.secret, token: credentials.token };
         let mut request = http::Request::post(format!("{}/", self.endpoint.trim_end_matches('/')))
             .header("content-type", CONTENT)

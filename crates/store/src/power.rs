@@ -150,6 +150,7 @@ impl Backing for PowerCut {
         self.change(offset, data.len() as u64, Some(data), || self.inner.write(data, offset))
     }
 
+    /// Flushes, and forgets all writes that were set aside: they cannot be lost any more.
     fn flush(&self) -> io::Result<()> {
         if !self.is_armed() {
             return self.inner.flush();

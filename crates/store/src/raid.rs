@@ -55,7 +55,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn of(level: RaidLevel, layout: &Layout, members: u64) -> Rows {
+    fn new(level: RaidLevel, layout: &Layout, members: u64) -> Rows {
         let chunk = layout.chunk_bytes();
         let (chunks, _) = level.data_members(members);
         // Only far copies lie elsewhere than the first.
@@ -70,7 +70,7 @@ impl Rows {
     }
 }
 
-fn lost() -> io::Error {
+fn lost_error() -> io::Error {
     io::Error::other("the data is on a member that failed")
 }
 
@@ -90,7 +90,7 @@ impl Raid {
     /// Makes an array of `bytes` usable bytes.
     pub fn new(level: RaidLevel, layout: Layout, members: Vec<Arc<dyn Backing>>, bytes: u64) -> Raid {
         let states = RwLock::new(vec![MemberData::Good; members.len()]);
-        let rows = Rows::of(level, &layout, members.len() as u64);
+        let rows = Rows::new(level, &layout, members.len() as u64);
         let locks = (0..LOCKS).map(|_| Mutex::new(())).collect();
         Raid { level, layout, rows, members, states, bytes: AtomicU64::new(bytes), locks, dirty: Dirty::new() }
     }
@@ -115,6 +115,8 @@ impl Raid {
         self.locks[(key % LOCKS as u64) as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Locks the place of a piece against other writes and a rebuild; None in RAID 0, which needs
+    /// no lock.
     fn lock(&self, piece: &Piece) -> Option<MutexGuard<'_, ()>> {
         // RAID 0 has nothing that must stay equal. RAID 5 locks by row, the others by the place of
         // the first copy.
@@ -127,12 +129,12 @@ impl Raid {
     }
 
     /// Computes the exclusive or of all members but `without`, at `offset`.
-    fn sum(&self, states: &[MemberData], without: &[usize], offset: u64, into: &mut [u8]) -> io::Result<()> {
+    fn sum_members(&self, states: &[MemberData], without: &[usize], offset: u64, into: &mut [u8]) -> io::Result<()> {
         into.fill(0);
         let mut part = vec![0u8; into.len()];
         for index in (0..states.len()).filter(|index| !without.contains(index)) {
             if !readable(states, index) {
-                return Err(lost());
+                return Err(lost_error());
             }
             self.members[index].read(&mut part, offset)?;
             xor(into, &part);
@@ -140,6 +142,7 @@ impl Raid {
         Ok(())
     }
 
+    /// Reads a piece from a member that has it, or in RAID 5 from all the others.
     fn read_piece(&self, piece: &Piece, buffer: &mut [u8]) -> io::Result<()> {
         let states = self.states();
         if let Some(&(member, offset)) = piece.copies.iter().find(|&&(member, _)| readable(&states, member)) {
@@ -147,16 +150,17 @@ impl Raid {
         }
         match (self.level, piece.copies.first()) {
             (RaidLevel::Raid5, Some(&(member, offset))) => {
-                let _held = self.lock(piece);
-                self.sum(&states, &[member], offset, buffer)
+                let _guard = self.lock(piece);
+                self.sum_members(&states, &[member], offset, buffer)
             }
-            _ => Err(lost()),
+            _ => Err(lost_error()),
         }
     }
 
+    /// Changes all copies of a piece, or its data and parity. Fails if no readable copy is left.
     fn put_piece(&self, piece: &Piece, what: What<'_>) -> io::Result<()> {
         let states = self.states();
-        let _held = self.lock(piece);
+        let _guard = self.lock(piece);
         match piece.parity {
             Some(parity) => self.put_with_parity(&states, piece, parity, what),
             None => {
@@ -169,7 +173,7 @@ impl Raid {
                 if written {
                     Ok(())
                 } else {
-                    Err(lost())
+                    Err(lost_error())
                 }
             }
         }
@@ -185,11 +189,13 @@ impl Raid {
         result
     }
 
+    /// Changes a piece of RAID 5 and its parity: from the old data and parity, or from all other
+    /// members where one of the two cannot be read or the parity may be wrong.
     fn put_with_parity(&self, states: &[MemberData], piece: &Piece, parity: usize, what: What<'_>) -> io::Result<()> {
         let (member, offset) = piece.copies[0];
         let bytes = piece.bytes as usize;
         if !writable(states, parity) {
-            return if readable(states, member) { self.put(what, piece, member, offset) } else { Err(lost()) };
+            return if readable(states, member) { self.put(what, piece, member, offset) } else { Err(lost_error()) };
         }
         let mut new = vec![0u8; bytes];
         let others_readable = || (0..states.len()).all(|index| index == member || index == parity || readable(states, index));
@@ -200,9 +206,9 @@ impl Raid {
             self.members[parity].read(&mut new, offset)?;
             xor(&mut new, &old);
         } else if readable(states, parity) || readable(states, member) {
-            self.sum(states, &[member, parity], offset, &mut new)?;
+            self.sum_members(states, &[member, parity], offset, &mut new)?;
         } else {
-            return Err(lost());
+            return Err(lost_error());
         }
         if let What::Data(data) = what {
             xor(&mut new, data);
@@ -211,8 +217,8 @@ impl Raid {
             self.put(what, piece, member, offset)?;
         }
         // Parity of nothing but zeros takes no space either.
-        let parity_of = if what == What::Hole && new.iter().all(|&byte| byte == 0) { What::Hole } else { What::Data(&new) };
-        self.put(parity_of, piece, parity, offset)
+        let parity_data = if what == What::Hole && new.iter().all(|&byte| byte == 0) { What::Hole } else { What::Data(&new) };
+        self.put(parity_data, piece, parity, offset)
     }
 
     /// Zeros a range. Whole rows are done on each member at once: a discard may be the whole array,
@@ -228,9 +234,9 @@ impl Raid {
         let states = self.states();
         // The places of all these rows have any of the locks. Everybody else takes one at a time,
         // so taking all in order is safe.
-        let _held: Vec<_> = (0..LOCKS as u64).map(|key| self.hold(key)).collect();
+        let _guard: Vec<_> = (0..LOCKS as u64).map(|key| self.hold(key)).collect();
         if !self.survives(&states) {
-            return Err(lost());
+            return Err(lost_error());
         }
         let (first, length) = (from / self.rows.bytes * self.rows.chunk, (to - from) / self.rows.bytes * self.rows.chunk);
         let mut members = (0..states.len()).filter(|&index| writable(&states, index));
@@ -243,14 +249,14 @@ impl Raid {
 
     /// Returns true if every byte can be read with members in these states.
     fn survives(&self, states: &[MemberData]) -> bool {
-        let gone = |index: usize| !readable(states, index);
+        let is_gone = |index: usize| !readable(states, index);
         let (n, mut all) = (states.len(), 0..states.len());
         match self.level {
-            RaidLevel::Raid0 => !all.any(gone),
-            RaidLevel::Raid1 => !all.all(gone),
-            RaidLevel::Raid5 => all.filter(|&index| gone(index)).count() < 2,
-            RaidLevel::Raid10 => !all.any(|index| gone(index) && gone(index ^ 1)),
-            RaidLevel::Raid10F2 => !all.any(|index| gone(index) && gone((index + 1) % n)),
+            RaidLevel::Raid0 => !all.any(is_gone),
+            RaidLevel::Raid1 => !all.all(is_gone),
+            RaidLevel::Raid5 => all.filter(|&index| is_gone(index)).count() < 2,
+            RaidLevel::Raid10 => !all.any(|index| is_gone(index) && is_gone(index ^ 1)),
+            RaidLevel::Raid10F2 => !all.any(|index| is_gone(index) && is_gone((index + 1) % n)),
         }
     }
 
@@ -265,27 +271,29 @@ impl Raid {
     }
 
     /// Copies the bytes that `index` must have in `[offset, offset + REBUILD_STEP)` from the other
-    /// members; how many bytes were written (holes are not). The member must be `Rebuilding`, the
-    /// offset a multiple of the step.
+    /// members. Returns the number of bytes written; holes are not. The member must be
+    /// `Rebuilding`, the offset a multiple of the step.
     pub fn rebuild_step(&self, index: usize, offset: u64) -> io::Result<u64> {
         if self.level == RaidLevel::Raid0 {
-            return Err(lost());
+            return Err(lost_error());
         }
         let bytes = u64::from(REBUILD_STEP).min(self.member_bytes().saturating_sub(offset));
         let mut data = vec![0u8; bytes as usize];
         if self.level == RaidLevel::Raid5 {
             let states = self.states();
-            let _held = self.hold(offset / u64::from(REBUILD_STEP));
-            self.sum(&states, &[index], offset, &mut data)?;
+            let _guard = self.hold(offset / u64::from(REBUILD_STEP));
+            self.sum_members(&states, &[index], offset, &mut data)?;
             return self.put_back(index, offset, &data);
         }
         let mut written = 0;
         let pieces = self.layout.pieces_on(index, offset, bytes as u32).into_iter().flat_map(cut_at_locks);
         for piece in pieces.filter(|piece| piece.at + u64::from(piece.bytes) <= self.bytes()) {
             let states = self.states();
-            let _held = self.lock(&piece);
+            let _guard = self.lock(&piece);
             let data = &mut data[..piece.bytes as usize];
-            let Some(&(source, from)) = piece.copies.iter().find(|&&(member, _)| member != index && readable(&states, member)) else { return Err(lost()) };
+            let Some(&(source, from)) = piece.copies.iter().find(|&&(member, _)| member != index && readable(&states, member)) else {
+                return Err(lost_error());
+            };
             self.members[source].read(data, from)?;
             let to = piece.copies.iter().find(|&&(member, at)| member == index && (offset..offset + bytes).contains(&at));
             if let Some(&(_, to)) = to {
@@ -295,6 +303,7 @@ impl Raid {
         Ok(written)
     }
 
+    /// Writes data to a member, zeros as a hole; returns the number of bytes written, 0 for a hole.
     fn put_back(&self, index: usize, offset: u64, data: &[u8]) -> io::Result<u64> {
         if data.iter().all(|&byte| byte == 0) {
             self.members[index].discard(offset, data.len() as u64)?;
@@ -376,6 +385,7 @@ impl Backing for Raid {
         self.clear(offset, bytes, What::Zeros)
     }
 
+    /// Grows each member and then the array; a raid10f2 array cannot grow.
     fn grow(&self, bytes: u64) -> io::Result<()> {
         if bytes < self.bytes() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{bytes} bytes are fewer than its {}: a volume never shrinks", self.bytes())));
@@ -385,8 +395,8 @@ impl Backing for Raid {
             // refuses it too.
             return Err(io::Error::new(io::ErrorKind::Unsupported, "a raid10f2 array cannot grow: its far copies would have to move"));
         }
-        let (holding, _) = self.level.data_members(self.members.len() as u64);
-        self.members.iter().try_for_each(|member| member.grow(bytes.div_ceil(holding).max(member.bytes())))?;
+        let (data_members, _) = self.level.data_members(self.members.len() as u64);
+        self.members.iter().try_for_each(|member| member.grow(bytes.div_ceil(data_members).max(member.bytes())))?;
         self.bytes.store(bytes, Ordering::Release);
         Ok(())
     }
@@ -395,6 +405,8 @@ impl Backing for Raid {
         self.members.iter().map(|member| member.allocated()).sum()
     }
 
+    /// Asks each member for the rows that contain the range; true behind the last row that has a
+    /// chunk of every member.
     fn may_hold_data(&self, offset: u64, bytes: u64) -> bool {
         let end = offset.saturating_add(bytes);
         // Behind the rows that have a chunk of every member the places are others.

@@ -47,14 +47,14 @@ impl SparseFile {
 
     /// Makes the error of a file that has fewer bytes than its volume.
     pub fn cut(path: &Path, actual: u64, bytes: u64) -> io::Error {
-        let words = format!("{} has {actual} bytes where the volume has {bytes}: it was cut", path.display());
-        io::Error::new(io::ErrorKind::InvalidData, words)
+        let sentence = format!("{} has {actual} bytes where the volume has {bytes}: it was cut", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, sentence)
     }
 
     fn over(file: File, path: &Path, bytes: u64) -> io::Result<SparseFile> {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, format!("{} is in use by another process", path.display())))?;
-        let written = Written::of(&file, bytes)?;
+        let written = Written::read(&file, bytes)?;
         Ok(SparseFile { file, bytes: AtomicU64::new(bytes), path: path.to_path_buf(), written })
     }
 
@@ -102,6 +102,7 @@ impl Backing for SparseFile {
         self.punch(FallocateFlags::PUNCH_HOLE, offset, bytes)
     }
 
+    /// Zeros a range by fallocate(2), or by writing zeros on a file system without zero ranges.
     fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
         match self.punch(FallocateFlags::ZERO_RANGE, offset, bytes) {
             // tmpfs and some others know no zero range.
@@ -118,14 +119,15 @@ impl Backing for SparseFile {
         }
     }
 
+    /// Makes the file longer, and durable.
     fn grow(&self, bytes: u64) -> io::Result<()> {
-        let now = self.bytes();
-        if bytes < now {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{bytes} bytes are fewer than its {now}: a volume never shrinks")));
+        let current = self.bytes();
+        if bytes < current {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{bytes} bytes are fewer than its {current}: a volume never shrinks")));
         }
         // Bytes that an earlier, longer file left behind the end must not come back.
-        if self.file.metadata()?.len() > now {
-            self.file.set_len(now)?;
+        if self.file.metadata()?.len() > current {
+            self.file.set_len(current)?;
         }
         self.file.set_len(bytes)?;
         self.file.sync_all()?;
@@ -156,7 +158,7 @@ struct Written {
 impl Written {
     /// Asks the file system for the ranges with data within the first `bytes`. Everything, where it
     /// cannot say.
-    fn of(file: &File, bytes: u64) -> io::Result<Written> {
+    fn read(file: &File, bytes: u64) -> io::Result<Written> {
         let written = Written { words: RwLock::new(Vec::new()) };
         written.grow(bytes);
         let mut at = 0;

@@ -16,13 +16,13 @@ type Outcome = Result<Value, MathError>;
 pub(super) fn call(name: &str, at: usize, arguments: &[Expr], context: &Context<'_>) -> Outcome {
     let call = Call { name, at, arguments, context };
     match name {
-        "SUM" | "AVG" | "MIN" | "MAX" | "STDDEV" | "DATAPOINT_COUNT" => call.reduced(),
+        "SUM" | "AVG" | "MIN" | "MAX" | "STDDEV" | "DATAPOINT_COUNT" => call.reduce_argument(),
         "ABS" => call.each_number(f64::abs),
         "CEIL" => call.each_number(f64::ceil),
         "FLOOR" => call.each_number(f64::floor),
         "LOG" => call.each_number(f64::ln),
         "LOG10" => call.each_number(f64::log10),
-        "RATE" | "DIFF" | "DIFF_TIME" => call.each_series(|series| differences(name, series)),
+        "RATE" | "DIFF" | "DIFF_TIME" => call.each_series(|series| compute_differences(name, series)),
         "RUNNING_SUM" => call.each_series(running_sum),
         "MINUTE" | "HOUR" | "DAY" | "DATE" | "MONTH" | "YEAR" | "EPOCH" => call.each_series(|series| calendar(name, series)),
         "FILL" => call.fill(),
@@ -31,8 +31,8 @@ pub(super) fn call(name: &str, at: usize, arguments: &[Expr], context: &Context<
         "PERIOD" => Ok(Value::Number(f64::from(call.series(0, 1)?.period_s))),
         "METRIC_COUNT" => Ok(Value::Number(call.array(0, 1)?.len() as f64)),
         "TIME_SERIES" => call.time_series(),
-        "SORT" => call.sorted(),
-        "FIRST" | "LAST" => call.end(),
+        "SORT" => call.sort(),
+        "FIRST" | "LAST" => call.first_or_last(),
         "SLICE" => call.slice(),
         "REMOVE_EMPTY" => Ok(Value::Array(call.array(0, 1)?.into_iter().filter(|series| !series.points.is_empty()).collect())),
         _ => Err(MathError::new(at, format!("{name} is not a function; there are {NAMES}"))),
@@ -52,7 +52,7 @@ impl Call<'_> {
     }
 
     /// Checks how many arguments there are.
-    fn counted(&self, least: usize, most: usize) -> Result<(), MathError> {
+    fn check_count(&self, least: usize, most: usize) -> Result<(), MathError> {
         let given = self.arguments.len();
         if (least..=most).contains(&given) {
             return Ok(());
@@ -70,7 +70,7 @@ impl Call<'_> {
     }
 
     fn series(&self, index: usize, arguments: usize) -> Result<Series, MathError> {
-        self.counted(arguments, arguments)?;
+        self.check_count(arguments, arguments)?;
         match self.argument(index)? {
             Value::Series(series) => Ok(series),
             other => Err(self.wrong(index, "a time series", &other)),
@@ -86,7 +86,7 @@ impl Call<'_> {
     }
 
     fn array(&self, index: usize, arguments: usize) -> Result<Vec<Series>, MathError> {
-        self.counted(arguments, arguments)?;
+        self.check_count(arguments, arguments)?;
         self.array_of(index)
     }
 
@@ -106,8 +106,8 @@ impl Call<'_> {
     }
 
     /// Reduces a series to a number, and several series to the series over the values of each time.
-    fn reduced(&self) -> Outcome {
-        self.counted(1, 1)?;
+    fn reduce_argument(&self) -> Outcome {
+        self.check_count(1, 1)?;
         match self.argument(0)? {
             Value::Series(series) => Ok(Value::Number(reduce(self.name, series.points.values().copied()))),
             Value::Array(array) => {
@@ -120,8 +120,9 @@ impl Call<'_> {
         }
     }
 
+    /// Applies a function to a number, or to each value of a series or array.
     fn each_number(&self, change: impl Fn(f64) -> f64) -> Outcome {
-        self.counted(1, 1)?;
+        self.check_count(1, 1)?;
         Ok(match self.argument(0)? {
             Value::Number(number) => Value::Number(change(number)),
             Value::Series(series) => Value::Series(series.mapped(&change)),
@@ -129,8 +130,9 @@ impl Call<'_> {
         })
     }
 
+    /// Applies a function to a series, or to each series of an array.
     fn each_series(&self, change: impl Fn(&Series) -> Series) -> Outcome {
-        self.counted(1, 1)?;
+        self.check_count(1, 1)?;
         match self.argument(0)? {
             Value::Series(series) => Ok(Value::Series(change(&series))),
             Value::Array(array) => Ok(Value::Array(array.iter().map(change).collect())),
@@ -138,8 +140,9 @@ impl Call<'_> {
         }
     }
 
+    /// Computes FILL: a value for each period without a point.
     fn fill(&self) -> Outcome {
-        self.counted(2, 2)?;
+        self.check_count(2, 2)?;
         let way = match self.word(1).as_deref() {
             Some("REPEAT") => Fill::Repeat,
             Some("LINEAR") => Fill::Linear,
@@ -151,7 +154,7 @@ impl Call<'_> {
         };
         let filled = |series: &Series| {
             let window = crate::series::Window { period_s: series.period_s, ..self.context.window };
-            series.with(way.filled(&series.points, window.periods()))
+            series.with(way.fill_points(&series.points, window.periods()))
         };
         match self.argument(0)? {
             Value::Series(series) => Ok(Value::Series(filled(&series))),
@@ -160,8 +163,9 @@ impl Call<'_> {
         }
     }
 
+    /// Computes IF: point by point for a series, and as a whole for a number.
     fn condition(&self) -> Outcome {
-        self.counted(3, 3)?;
+        self.check_count(3, 3)?;
         let branches = [self.argument(1)?, self.argument(2)?];
         if let Some(index) = branches.iter().position(|branch| matches!(branch, Value::Array(_))) {
             return Err(self.wrong(index + 1, "a number or a time series", &branches[index]));
@@ -190,8 +194,9 @@ impl Call<'_> {
         }
     }
 
+    /// Computes METRICS: the metrics of the request whose ids contain a text, or all.
     fn metrics(&self) -> Outcome {
-        self.counted(0, 1)?;
+        self.check_count(0, 1)?;
         let part = match self.arguments.first().map(|argument| &argument.tree) {
             None => "",
             Some(Tree::Text(text)) => text,
@@ -206,15 +211,16 @@ impl Call<'_> {
     }
 
     fn time_series(&self) -> Outcome {
-        self.counted(1, 1)?;
+        self.check_count(1, 1)?;
         let number = self.number(0)?;
         let window = &self.context.window;
         let points = finite(window.periods().map(|t_s| (t_s, number)));
         Ok(Value::Series(Series { name: "TIME_SERIES".to_string(), period_s: window.period_s, points }))
     }
 
-    fn sorted(&self) -> Outcome {
-        self.counted(3, 4)?;
+    /// Computes SORT: an array by a statistic of each series, cut to the number of argument 4.
+    fn sort(&self) -> Outcome {
+        self.check_count(3, 4)?;
         let mut array = self.array_of(0)?;
         let by = self.word(1).filter(|word| ["AVG", "MIN", "MAX", "SUM"].contains(&word.as_str()));
         let by = by.ok_or_else(|| self.error(self.arguments[1].at, "sorts by AVG, MIN, MAX or SUM, as argument 2"))?;
@@ -235,7 +241,7 @@ impl Call<'_> {
         Ok(Value::Array(array))
     }
 
-    fn end(&self) -> Outcome {
+    fn first_or_last(&self) -> Outcome {
         let array = self.array(0, 1)?;
         let series = if self.name == "FIRST" { array.first() } else { array.last() };
         let empty = Series { name: self.name.to_string(), period_s: self.context.window.period_s, points: Points::new() };
@@ -243,7 +249,7 @@ impl Call<'_> {
     }
 
     fn slice(&self) -> Outcome {
-        self.counted(2, 3)?;
+        self.check_count(2, 3)?;
         let array = self.array_of(0)?;
         let from = self.index(1)?.min(array.len());
         let until = if self.arguments.len() == 3 { self.index(2)?.clamp(from, array.len()) } else { array.len() };
@@ -278,7 +284,8 @@ fn reduce(name: &str, values: impl Iterator<Item = f64> + Clone) -> f64 {
     }
 }
 
-fn differences(name: &str, series: &Series) -> Series {
+/// Computes RATE (change a second), DIFF or DIFF_TIME (s) from each point to the one before.
+fn compute_differences(name: &str, series: &Series) -> Series {
     let pairs = series.points.iter().zip(series.points.iter().skip(1));
     series.with(pairs.map(|((before_s, before), (t_s, value))| {
         let passed_s = (t_s - before_s) as f64;
@@ -291,6 +298,7 @@ fn differences(name: &str, series: &Series) -> Series {
     }))
 }
 
+/// Computes RUNNING_SUM: at each point the sum of the points up to it.
 fn running_sum(series: &Series) -> Series {
     let mut sum = 0.0;
     let sums: Vec<(i64, f64)> = series
@@ -312,7 +320,9 @@ enum Fill {
 }
 
 impl Fill {
-    fn filled(&self, points: &Points, periods: impl Iterator<Item = i64>) -> Points {
+    /// Returns the points, with a value for each of the periods (Unix seconds) that has none, where
+    /// there is one.
+    fn fill_points(&self, points: &Points, periods: impl Iterator<Item = i64>) -> Points {
         let mut filled = points.clone();
         for t_s in periods.filter(|t_s| !points.contains_key(t_s)) {
             let before = points.range(..t_s).next_back();

@@ -148,6 +148,7 @@ enum Token {
 }
 
 impl Token {
+    /// Returns the token as an error names it.
     fn quoted(&self) -> String {
         match self {
             Token::Number(number) => format!("'{number}'"),
@@ -160,7 +161,8 @@ impl Token {
     }
 }
 
-fn tokens(text: &str) -> Result<Vec<(usize, Token)>, MathError> {
+/// Splits an expression into tokens, each with the number of its first character, from 1.
+fn split_tokens(text: &str) -> Result<Vec<(usize, Token)>, MathError> {
     let chars: Vec<char> = text.chars().collect();
     if chars.len() > MAX_EXPRESSION_CHARS {
         return Err(MathError::new(MAX_EXPRESSION_CHARS, format!("an expression has at most {MAX_EXPRESSION_CHARS} characters, this one {}", chars.len())));
@@ -222,17 +224,17 @@ fn number_chars(chars: &[char]) -> usize {
 /// The first error, and the number of its character.
 pub fn parse(text: &str) -> Result<Expr, MathError> {
     if text.trim_start().get(..7).is_some_and(|first| first.eq_ignore_ascii_case("select ")) {
-        return Err(refused("SELECT", 1).unwrap_or_else(|| MathError::new(1, "SELECT is not supported")));
+        return Err(refuse_function("SELECT", 1).unwrap_or_else(|| MathError::new(1, "SELECT is not supported")));
     }
-    let mut parser = Parser { tokens: tokens(text)?, next: 0, depth: 0 };
-    let expr = parser.level(0)?;
+    let mut parser = Parser { tokens: split_tokens(text)?, next: 0, depth: 0 };
+    let expr = parser.read_level(0)?;
     match parser.peek() {
         (_, Token::End) => Ok(expr),
         (at, token) => Err(MathError::new(at, format!("expected an operator or the end, found {}", token.quoted()))),
     }
 }
 
-fn refused(function: &str, at: usize) -> Option<MathError> {
+fn refuse_function(function: &str, at: usize) -> Option<MathError> {
     let (_, reason) = REFUSED.iter().find(|(name, _)| *name == function)?;
     Some(MathError::new(at, format!("{function} is not supported: {reason}")))
 }
@@ -270,14 +272,15 @@ impl Parser {
         }
     }
 
-    fn level(&mut self, level: usize) -> Result<Expr, MathError> {
-        let Some(operators) = LEVELS.get(level) else { return self.sign() };
-        let mut lhs = self.level(level + 1)?;
+    /// Reads operations of a row of [`LEVELS`] and tighter ones.
+    fn read_level(&mut self, level: usize) -> Result<Expr, MathError> {
+        let Some(operators) = LEVELS.get(level) else { return self.read_sign() };
+        let mut lhs = self.read_level(level + 1)?;
         loop {
             match self.peek() {
                 (at, Token::Operator(operator)) if operators.contains(&operator) => {
                     self.take();
-                    let rhs = self.level(level + 1)?;
+                    let rhs = self.read_level(level + 1)?;
                     lhs = Expr { at, tree: Tree::Operation(operator, Box::new(lhs), Box::new(rhs)) };
                 }
                 _ => return Ok(lhs),
@@ -285,32 +288,34 @@ impl Parser {
         }
     }
 
-    fn sign(&mut self) -> Result<Expr, MathError> {
-        self.deeper()?;
+    /// Reads a power, with any number of minus signs before it.
+    fn read_sign(&mut self) -> Result<Expr, MathError> {
+        self.enter_level()?;
         let expr = match self.peek() {
             (at, Token::Operator(Operator::Subtract)) => {
                 self.take();
-                Expr { at, tree: Tree::Negative(Box::new(self.sign()?)) }
+                Expr { at, tree: Tree::Negative(Box::new(self.read_sign()?)) }
             }
-            _ => self.power()?,
+            _ => self.read_power()?,
         };
         self.depth -= 1;
         Ok(expr)
     }
 
-    fn power(&mut self) -> Result<Expr, MathError> {
-        let base = self.atom()?;
+    /// Reads an atom, and its exponent if it has one.
+    fn read_power(&mut self) -> Result<Expr, MathError> {
+        let base = self.read_atom()?;
         match self.peek() {
             (at, Token::Operator(Operator::Power)) => {
                 self.take();
-                let exponent = self.sign()?;
+                let exponent = self.read_sign()?;
                 Ok(Expr { at, tree: Tree::Operation(Operator::Power, Box::new(base), Box::new(exponent)) })
             }
             _ => Ok(base),
         }
     }
 
-    fn deeper(&mut self) -> Result<(), MathError> {
+    fn enter_level(&mut self) -> Result<(), MathError> {
         self.depth += 1;
         match self.depth > MAX_DEPTH {
             true => Err(MathError::new(self.peek().0, format!("brackets and calls are nested at most {MAX_DEPTH} deep"))),
@@ -318,24 +323,25 @@ impl Parser {
         }
     }
 
-    fn atom(&mut self) -> Result<Expr, MathError> {
+    /// Reads a number, a text, a name, a call, a list, or an expression in brackets.
+    fn read_atom(&mut self) -> Result<Expr, MathError> {
         let (at, token) = self.take();
         let tree = match token {
             Token::Number(number) => Tree::Number(number),
             Token::Text(text) => Tree::Text(text),
             Token::Sign('(') => {
-                let inner = self.level(0)?;
+                let inner = self.read_level(0)?;
                 self.expect(')')?;
                 return Ok(inner);
             }
-            Token::Sign('[') => Tree::List(self.parts(']')?),
+            Token::Sign('[') => Tree::List(self.read_parts(']')?),
             Token::Word(word) if self.peek().1 == Token::Sign('(') => {
                 self.take();
                 let name = word.to_ascii_uppercase();
-                if let Some(error) = refused(&name, at) {
+                if let Some(error) = refuse_function(&name, at) {
                     return Err(error);
                 }
-                Tree::Call(name, self.parts(')')?)
+                Tree::Call(name, self.read_parts(')')?)
             }
             Token::Word(word) => Tree::Name(word),
             other => return Err(MathError::new(at, format!("expected a number, a metric or a function, found {}", other.quoted()))),
@@ -344,14 +350,14 @@ impl Parser {
     }
 
     /// Reads parts between commas, until the closing sign.
-    fn parts(&mut self, close: char) -> Result<Vec<Expr>, MathError> {
+    fn read_parts(&mut self, close: char) -> Result<Vec<Expr>, MathError> {
         let mut parts = Vec::new();
         if self.peek().1 == Token::Sign(close) {
             self.take();
             return Ok(parts);
         }
         loop {
-            parts.push(self.level(0)?);
+            parts.push(self.read_level(0)?);
             match self.take() {
                 (_, Token::Sign(',')) => {}
                 (_, Token::Sign(actual)) if actual == close => return Ok(parts),

@@ -63,6 +63,8 @@ impl Default for Budget {
 }
 
 impl Budget {
+    /// Counts the points of a value; fails once the request has made more than [`MOST_POINTS`].
+    /// `at` is the position for the error.
     pub(super) fn spend(&self, value: &Value, at: usize) -> Result<(), MathError> {
         let many = match value {
             Value::Number(_) => 0,

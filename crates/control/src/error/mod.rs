@@ -217,7 +217,7 @@ impl From<CatalogError> for ControlError {
             _ => ErrorKind::InvalidParameter,
         };
         let refused = ControlError::new(kind, error.value(), error.rule(), error.source(), error.hint());
-        match wording::of_catalog(&error) {
+        match wording::word_catalog_error(&error) {
             Some((code, message)) => refused.says(code, message),
             None => refused,
         }

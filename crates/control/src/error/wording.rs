@@ -9,7 +9,7 @@ const VALUE: &str = "InvalidParameterValue";
 const COMBINATION: &str = "InvalidParameterCombination";
 
 /// Returns the code and sentence of an error of the catalog, where AWS has its own.
-pub(crate) fn of_catalog(error: &CatalogError) -> Option<(&'static str, String)> {
+pub(crate) fn word_catalog_error(error: &CatalogError) -> Option<(&'static str, String)> {
     let problem = error.problem();
     match error {
         CatalogError::UnknownType(_) if problem.rule.contains("volume type") => {
@@ -17,15 +17,16 @@ pub(crate) fn of_catalog(error: &CatalogError) -> Option<(&'static str, String)>
         }
         // "gp3 on 2018-01-01": the type was not there yet.
         CatalogError::NotYet { .. } => {
-            let named = problem.value.split(' ').next().filter(|word| word.parse::<VolumeType>().is_ok())?;
-            Some(("UnknownVolumeType", format!("Unknown volume type '{named}'.")))
+            let type_name = problem.value.split(' ').next().filter(|word| word.parse::<VolumeType>().is_ok())?;
+            Some(("UnknownVolumeType", format!("Unknown volume type '{type_name}'.")))
         }
-        CatalogError::Limit(_) => problem.limit.map(|(volume_type, broken)| of_limit(volume_type, broken)),
+        CatalogError::Limit(_) => problem.limit.map(|(volume_type, broken)| word_limit(volume_type, broken)),
         _ => None,
     }
 }
 
-fn of_limit(volume_type: &str, broken: BrokenLimit) -> (&'static str, String) {
+/// Returns the error code and the sentence of EC2 for a limit of a volume type that is broken.
+fn word_limit(volume_type: &str, broken: BrokenLimit) -> (&'static str, String) {
     match broken {
         BrokenLimit::SizeTooSmall { gib, least } => (VALUE, format!("Volume of {gib}GiB is too small; minimum is {least}GiB.")),
         BrokenLimit::SizeTooLarge { gib, most } => (VALUE, format!("Volume of {gib}GiB is too large; maximum is {most}GiB.")),

@@ -31,10 +31,12 @@ impl FastRestore {
     fn new(size_gib: u64, at_ms: u64) -> FastRestore {
         let empty =
             FastRestore { state: FastRestoreState::Enabling, size_gib, since_ms: at_ms, entered_ms: [None; 5], credits_millionths: 0, credits_at_ms: at_ms };
-        empty.entered(FastRestoreState::Enabling, at_ms)
+        empty.enter(FastRestoreState::Enabling, at_ms)
     }
 
-    fn entered(&self, state: FastRestoreState, at_ms: u64) -> FastRestore {
+    /// Returns the fast restore after it entered a state at `at_ms`; its bucket is full when it is
+    /// enabled.
+    fn enter(&self, state: FastRestoreState, at_ms: u64) -> FastRestore {
         let mut after = FastRestore { state, since_ms: at_ms, ..self.clone() };
         after.entered_ms[state as usize] = Some(at_ms);
         if state == FastRestoreState::Enabled {
@@ -49,10 +51,11 @@ impl FastRestore {
         (GIB_PER_CREDIT / self.size_gib.max(1)).clamp(1, MOST_CREDITS)
     }
 
-    /// Credits at a lab time, in millionths.
+    /// Returns the credits at a lab time (Unix milliseconds), in millionths: those that were
+    /// counted last and those earned since, up to a full bucket.
     pub fn credits_millionths(&self, now_ms: u64) -> u64 {
-        let an_hour = (GIB_PER_CREDIT * MILLIONTHS / self.size_gib.max(1)).min(MOST_CREDITS * MILLIONTHS);
-        let earned = u128::from(now_ms.saturating_sub(self.credits_at_ms)) * u128::from(an_hour) / u128::from(HOUR_MS);
+        let earned_per_hour = (GIB_PER_CREDIT * MILLIONTHS / self.size_gib.max(1)).min(MOST_CREDITS * MILLIONTHS);
+        let earned = u128::from(now_ms.saturating_sub(self.credits_at_ms)) * u128::from(earned_per_hour) / u128::from(HOUR_MS);
         let full = self.capacity() * MILLIONTHS;
         u64::try_from(earned).unwrap_or(full).saturating_add(self.credits_millionths).min(full)
     }
@@ -66,7 +69,7 @@ impl FastRestore {
         }
     }
 
-    fn next(&self) -> FastRestoreState {
+    fn next_state(&self) -> FastRestoreState {
         match self.state {
             FastRestoreState::Enabling => FastRestoreState::Optimizing,
             FastRestoreState::Optimizing | FastRestoreState::Enabled => FastRestoreState::Enabled,
@@ -75,10 +78,12 @@ impl FastRestore {
     }
 }
 
-fn set(snapshot: &SnapshotId, zone: &str, fast: FastRestore) -> SnapshotChange {
+/// Makes the change that gives a snapshot this fast restore in a zone.
+fn describe_restore(snapshot: &SnapshotId, zone: &str, fast: FastRestore) -> SnapshotChange {
     SnapshotChange::FastRestoreSet { snapshot: snapshot.clone(), zone: zone.to_string(), fast: Some(fast) }
 }
 
+/// Checks that a zone is the one of the lab.
 fn check_zone(lab: &Lab, zone: &str) -> Result<(), ControlError> {
     if zone == lab.settings.zone() {
         return Ok(());
@@ -92,14 +97,16 @@ fn find_restore<'a>(all: &'a Snapshots, snapshot: &SnapshotId, zone: &str) -> Op
     all.fast.get(snapshot)?.get(zone)
 }
 
+/// Decides that fast restore of a completed snapshot begins in a zone, for up to [`MOST_SNAPSHOTS`]
+/// snapshots at once; no change where it is on already.
 pub(crate) fn enable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     check_zone(lab, zone)?;
     check_completed(record)?;
     let all = &lab.snapshots;
-    if find_restore(all, &record.id, zone).is_some_and(|fast| fast.next() == FastRestoreState::Enabled || fast.state == FastRestoreState::Enabling) {
+    if find_restore(all, &record.id, zone).is_some_and(|fast| fast.next_state() == FastRestoreState::Enabled || fast.state == FastRestoreState::Enabling) {
         return Ok(Vec::new());
     }
-    if record.of.size_gib > MOST_GIB {
+    if record.properties.size_gib > MOST_GIB {
         let message = format!("Fast snapshot restore is for snapshots of at most {MOST_GIB} GiB.");
         return Err(refusal(ErrorKind::Unsupported, "InvalidParameterValue", message, record.id.as_str(), "Restore it with an initialization rate."));
     }
@@ -108,14 +115,15 @@ pub(crate) fn enable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64)
         let message = format!("Fast snapshot restore is enabled for {MOST_SNAPSHOTS} snapshots, which is the limit of a region.");
         return Err(refusal(ErrorKind::LimitExceeded, "FastSnapshotRestoreLimitExceeded", message, record.id.as_str(), "Disable it for another snapshot."));
     }
-    Ok(vec![set(&record.id, zone, FastRestore::new(record.of.size_gib, at_ms))])
+    Ok(vec![describe_restore(&record.id, zone, FastRestore::new(record.properties.size_gib, at_ms))])
 }
 
+/// Decides that fast restore of a snapshot ends in a zone; no change where it has ended already.
 pub(crate) fn disable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     check_zone(lab, zone)?;
     match find_restore(&lab.snapshots, &record.id, zone) {
         Some(fast) if !matches!(fast.state, FastRestoreState::Disabling | FastRestoreState::Disabled) => {
-            Ok(vec![set(&record.id, zone, fast.entered(FastRestoreState::Disabling, at_ms))])
+            Ok(vec![describe_restore(&record.id, zone, fast.enter(FastRestoreState::Disabling, at_ms))])
         }
         Some(_) => Ok(Vec::new()),
         None => {
@@ -129,7 +137,7 @@ pub(crate) fn disable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64
 pub(crate) fn take_credit(all: &Snapshots, record: &SnapshotRecord, zone: &str, at_ms: u64) -> Option<SnapshotChange> {
     let fast = find_restore(all, &record.id, zone).filter(|fast| fast.state == FastRestoreState::Enabled)?;
     let remainder = fast.credits_millionths(at_ms).checked_sub(MILLIONTHS)?;
-    Some(set(&record.id, zone, FastRestore { credits_millionths: remainder, credits_at_ms: at_ms, ..fast.clone() }))
+    Some(describe_restore(&record.id, zone, FastRestore { credits_millionths: remainder, credits_at_ms: at_ms, ..fast.clone() }))
 }
 
 /// Returns the steps of fast restores that are due. `now_ms`: lab time, Unix milliseconds; a step
@@ -140,8 +148,8 @@ pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
         for (zone, fast) in zones {
             let mut fast = fast.clone();
             while let Some(at_ms) = fast.next_ms().filter(|&at_ms| at_ms <= now_ms) {
-                fast = fast.entered(fast.next(), at_ms);
-                events.push(Event { at_ms, change: Change::Snapshot(set(snapshot, zone, fast.clone())) });
+                fast = fast.enter(fast.next_state(), at_ms);
+                events.push(Event { at_ms, change: Change::Snapshot(describe_restore(snapshot, zone, fast.clone())) });
             }
         }
     }

@@ -30,11 +30,9 @@ const MAX_GIB: u64 = 65_536;
 /// apart. Eight volumes of the largest size; an array of more has no snapshot.
 const MAX_SNAPSHOT_GIB: u64 = 524_288;
 
-pub(crate) fn create(lab: &Lab, request: &SnapshotRequest, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<SnapshotChange>, ControlError> {
-    create_for(lab, request, None, at_ms, ids)
-}
-
-pub(crate) fn create_for(
+/// Decides a snapshot of each volume that is named, all of one instant: all or none. `schedule` is
+/// the schedule that asks for them, `at_ms` the lab time in Unix milliseconds.
+pub(crate) fn create(
     lab: &Lab,
     request: &SnapshotRequest,
     schedule: Option<&str>,
@@ -49,8 +47,8 @@ pub(crate) fn create_for(
     let mut changes: Vec<SnapshotChange> = Vec::with_capacity(request.volumes.len());
     for volume in &request.volumes {
         let record = lab.find(volume)?;
-        let of = |change: &SnapshotChange| matches!(change, SnapshotChange::Started { new, .. } if new.volume.as_ref() == Some(&record.id));
-        if changes.iter().any(of) {
+        let is_of_volume = |change: &SnapshotChange| matches!(change, SnapshotChange::Started { new, .. } if new.volume.as_ref() == Some(&record.id));
+        if changes.iter().any(is_of_volume) {
             return Err(ControlError::invalid(volume, "is named twice", LAB_RULE, "Name each volume once."));
         }
         check_volume(record)?;
@@ -86,6 +84,7 @@ fn key_of(record: &VolumeRecord) -> Option<SnapshotKey> {
     Some(SnapshotKey { key: encryption.key.clone(), wrapped: encryption.wrapped.clone(), context: record.id.to_string() })
 }
 
+/// Checks that a volume is available or in use, and is not an instance store.
 pub(crate) fn check_volume(record: &VolumeRecord) -> Result<(), ControlError> {
     match record.status {
         VolumeStatus::Available | VolumeStatus::InUse => {}
@@ -106,16 +105,18 @@ fn check_size(record: &VolumeRecord) -> Result<(), ControlError> {
     Err(refusal(ErrorKind::Unsupported, "UnsupportedOperation", message, record.label(), "Copy its data to a smaller volume."))
 }
 
+/// Refuses a snapshot of a volume that has too many pending ones, or one that began less than
+/// [`PENDING_APART_MS`] before.
 fn check_pending(all: &Snapshots, record: &VolumeRecord, at_ms: u64) -> Result<(), ControlError> {
-    let mine = || all.pending.iter().filter_map(|id| all.records.get(id)).filter(|other| other.of.volume.as_ref() == Some(&record.id));
+    let pending_of_volume = || all.pending.iter().filter_map(|id| all.records.get(id)).filter(|other| other.properties.volume.as_ref() == Some(&record.id));
     let hdd = record.spec.members.iter().any(|member| matches!(member.volume_type, VolumeType::St1 | VolumeType::Sc1));
     let most = if hdd { MOST_PENDING_HDD } else { MOST_PENDING };
-    if mine().count() >= most {
+    if pending_of_volume().count() >= most {
         let message = format!("Maximum allowed in-progress snapshots for a single volume exceeded: {most} of {} are pending.", record.id);
         let hint = "Wait until one is completed: `headrace snapshot list`.";
         return Err(refusal(ErrorKind::LimitExceeded, "ConcurrentSnapshotLimitExceeded", message, record.label(), hint));
     }
-    if mine().any(|other| at_ms < other.started_ms + PENDING_APART_MS) {
+    if pending_of_volume().any(|other| at_ms < other.started_ms + PENDING_APART_MS) {
         // Terraform looks for this sentence.
         let message = "The maximum per volume CreateSnapshot request rate has been exceeded. Use an increasing or variable sleep interval between requests.";
         let hint = "Wait 15 seconds, or until the one before is completed.";
@@ -140,6 +141,8 @@ fn check_description(description: &str) -> Result<(), ControlError> {
     Err(ControlError::invalid(description, rule, "EC2 API text: CreateSnapshot", "Shorten it, and leave out line breaks."))
 }
 
+/// Decides a copy of a completed snapshot. The request has the size of a snapshot that lies in
+/// another object store.
 pub(crate) fn copy(all: &Snapshots, request: &CopyRequest, ids: &mut dyn FnMut() -> u64) -> Result<Vec<SnapshotChange>, ControlError> {
     let source: SnapshotId = request.snapshot.parse()?;
     let (size_gib, description) = match (&request.store, request.size_gib) {
@@ -147,7 +150,7 @@ pub(crate) fn copy(all: &Snapshots, request: &CopyRequest, ids: &mut dyn FnMut()
         _ => {
             let record = all.find(&request.snapshot)?;
             check_completed(record)?;
-            (record.of.size_gib, record.of.description.clone())
+            (record.properties.size_gib, record.properties.description.clone())
         }
     };
     let description = request.description.clone().unwrap_or(description);
@@ -168,6 +171,8 @@ pub(crate) fn copy(all: &Snapshots, request: &CopyRequest, ids: &mut dyn FnMut()
     Ok(vec![SnapshotChange::Started { snapshot: id, new }])
 }
 
+/// Decides a snapshot whose blocks are put one by one, over those of a completed parent if the
+/// request names one.
 pub(crate) fn start(all: &Snapshots, request: &DirectRequest, ids: &mut dyn FnMut() -> u64) -> Result<Vec<SnapshotChange>, ControlError> {
     if !(1..=MAX_GIB).contains(&request.size_gib) {
         let rule = format!("a snapshot has 1 to {MAX_GIB} GiB");
@@ -180,15 +185,15 @@ pub(crate) fn start(all: &Snapshots, request: &DirectRequest, ids: &mut dyn FnMu
     let parent = request.parent.as_deref().map(|parent| all.find(parent)).transpose()?;
     if let Some(parent) = parent {
         check_completed(parent)?;
-        if parent.of.size_gib > request.size_gib {
-            let rule = format!("the parent has {} GiB, and a snapshot is at least as large", parent.of.size_gib);
+        if parent.properties.size_gib > request.size_gib {
+            let rule = format!("the parent has {} GiB, and a snapshot is at least as large", parent.properties.size_gib);
             return Err(ControlError::invalid(format!("{} GiB", request.size_gib), rule, "EBS direct API text: StartSnapshot", "Name a larger size."));
         }
     }
     let new = NewSnapshot {
         volume: None,
         size_gib: request.size_gib,
-        chain: parent.map_or_else(|| id.to_string(), |parent| parent.of.chain.clone()),
+        chain: parent.map_or_else(|| id.to_string(), |parent| parent.properties.chain.clone()),
         source: SnapshotSource::Direct { parent: parent.map(|parent| parent.id.clone()) },
         description: request.description.clone(),
         tags: request.tags.clone(),
@@ -198,7 +203,8 @@ pub(crate) fn start(all: &Snapshots, request: &DirectRequest, ids: &mut dyn FnMu
     Ok(vec![SnapshotChange::Started { snapshot: id, new }])
 }
 
-fn pending<'a>(all: &'a Snapshots, snapshot: &SnapshotId) -> Result<&'a SnapshotRecord, ControlError> {
+/// Returns a snapshot, which must be pending.
+fn find_pending<'a>(all: &'a Snapshots, snapshot: &SnapshotId) -> Result<&'a SnapshotRecord, ControlError> {
     let record = all.find(snapshot.as_str())?;
     if record.state == SnapshotState::Pending {
         return Ok(record);
@@ -207,35 +213,39 @@ fn pending<'a>(all: &'a Snapshots, snapshot: &SnapshotId) -> Result<&'a Snapshot
     Err(ControlError::new(ErrorKind::IncorrectState, snapshot.as_str(), rule, "EC2 snapshot states", "See `headrace snapshot list`."))
 }
 
-pub(crate) fn progress(all: &Snapshots, snapshot: &SnapshotId, percent: u8, waits: Option<&str>) -> Result<Vec<SnapshotChange>, ControlError> {
-    let record = pending(all, snapshot)?;
+pub(crate) fn note_progress(all: &Snapshots, snapshot: &SnapshotId, percent: u8, waits: Option<&str>) -> Result<Vec<SnapshotChange>, ControlError> {
+    let record = find_pending(all, snapshot)?;
     // 100 is for completed alone.
     let percent = percent.min(99);
     let changed = record.progress_percent != percent || record.error.as_deref() != waits;
     Ok(changed.then(|| SnapshotChange::Progress { snapshot: snapshot.clone(), percent, waits: waits.map(str::to_string) }).into_iter().collect())
 }
 
-pub(crate) fn completed(
+/// Decides that a pending snapshot is completed. `stored_bytes` were stored for it, `full_bytes`
+/// are those of all its blocks.
+pub(crate) fn complete(
     all: &Snapshots,
     snapshot: &SnapshotId,
     parent: Option<&SnapshotId>,
     stored_bytes: u64,
     full_bytes: u64,
 ) -> Result<Vec<SnapshotChange>, ControlError> {
-    pending(all, snapshot)?;
+    find_pending(all, snapshot)?;
     Ok(vec![SnapshotChange::Completed { snapshot: snapshot.clone(), parent: parent.cloned(), stored_bytes, full_bytes }])
 }
 
-pub(crate) fn failed(all: &Snapshots, snapshot: &SnapshotId, reason: &str) -> Result<Vec<SnapshotChange>, ControlError> {
-    pending(all, snapshot)?;
+pub(crate) fn fail(all: &Snapshots, snapshot: &SnapshotId, reason: &str) -> Result<Vec<SnapshotChange>, ControlError> {
+    find_pending(all, snapshot)?;
     Ok(vec![SnapshotChange::Failed { snapshot: snapshot.clone(), reason: reason.to_string() }])
 }
 
 pub(crate) fn abandon(all: &Snapshots, snapshots: &[SnapshotId]) -> Result<Vec<SnapshotChange>, ControlError> {
-    let gone = |id: &SnapshotId| pending(all, id).map(|_| SnapshotChange::DeletionStarted { snapshot: id.clone() });
-    snapshots.iter().map(gone).collect()
+    let start_deletion = |id: &SnapshotId| find_pending(all, id).map(|_| SnapshotChange::DeletionStarted { snapshot: id.clone() });
+    snapshots.iter().map(start_deletion).collect()
 }
 
+/// Decides that a snapshot is moved to the recycle bin where a retention rule keeps it, and is
+/// deleted otherwise.
 pub(crate) fn delete(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     check_deletable(all, record, at_ms)?;
     if record.state == SnapshotState::Completed {
@@ -246,17 +256,19 @@ pub(crate) fn delete(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> Re
     Ok(vec![SnapshotChange::DeletionStarted { snapshot: record.id.clone() }])
 }
 
+/// Refuses a snapshot that is locked at `at_ms`, and one that a pending copy or a pending snapshot
+/// of the EBS direct API is made from.
 fn check_deletable(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> Result<(), ControlError> {
     if let Some(lock) = record.lock.as_ref().filter(|lock| lock.holds(at_ms)) {
         let message = format!("The snapshot '{}' is locked in {} mode and can't be deleted.", record.id, lock.mode.as_str());
         return Err(refusal(ErrorKind::InUse, "SnapshotLocked", message, record.id.as_str(), "Unlock it, or wait until the lock expires."));
     }
-    let reads = |other: &&SnapshotRecord| match &other.of.source {
+    let is_made_from = |other: &&SnapshotRecord| match &other.properties.source {
         SnapshotSource::Copy { store: None, snapshot, .. } => *snapshot == record.id,
         SnapshotSource::Direct { parent } => parent.as_ref() == Some(&record.id),
         _ => false,
     };
-    if let Some(other) = all.pending.iter().filter_map(|id| all.records.get(id)).find(reads) {
+    if let Some(other) = all.pending.iter().filter_map(|id| all.records.get(id)).find(is_made_from) {
         let message = format!("The snapshot {} is currently in use by {}", record.id, other.id);
         let hint = "Wait until the copy is completed, or delete the copy.";
         return Err(refusal(ErrorKind::InUse, "InvalidSnapshot.InUse", message, record.id.as_str(), hint));
@@ -269,19 +281,21 @@ pub(crate) fn is_deletable(all: &Snapshots, record: &SnapshotRecord, at_ms: u64)
     check_deletable(all, record, at_ms).is_ok()
 }
 
-pub(crate) fn removed(all: &Snapshots, snapshot: &SnapshotId) -> Result<Vec<SnapshotChange>, ControlError> {
+pub(crate) fn confirm_removed(all: &Snapshots, snapshot: &SnapshotId) -> Result<Vec<SnapshotChange>, ControlError> {
     let deleting = all.deleting.contains_key(snapshot);
     Ok(deleting.then(|| SnapshotChange::Removed { snapshot: snapshot.clone() }).into_iter().collect())
 }
 
 pub(crate) fn tag(record: &SnapshotRecord, request: &TagRequest) -> Result<Vec<SnapshotChange>, ControlError> {
-    let Some((set, remove)) = changed_tags(&record.of.tags, request)? else { return Ok(Vec::new()) };
+    let Some((set, remove)) = changed_tags(&record.properties.tags, request)? else { return Ok(Vec::new()) };
     Ok(vec![SnapshotChange::TagsChanged { snapshot: record.id.clone(), set, remove }])
 }
 
+/// Decides the accounts that may make volumes from a snapshot: `add` are added after `remove` were
+/// removed.
 pub(crate) fn share(record: &SnapshotRecord, add: &[String], remove: &[String]) -> Result<Vec<SnapshotChange>, ControlError> {
-    let account = |text: &&String| text.len() != 12 || !text.bytes().all(|byte| byte.is_ascii_digit());
-    if let Some(wrong) = add.iter().chain(remove).find(account) {
+    let is_malformed = |text: &&String| text.len() != 12 || !text.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some(wrong) = add.iter().chain(remove).find(is_malformed) {
         let message = format!("Invalid account id: '{wrong}': an account id has 12 digits.");
         return Err(refusal(ErrorKind::InvalidParameter, "InvalidParameterValue", message, wrong, "Name an account like 000000000000."));
     }
@@ -304,8 +318,8 @@ pub(crate) fn origin(
 ) -> Result<(VolumeOrigin, Option<SnapshotChange>), ControlError> {
     let record = lab.snapshots.find(snapshot)?;
     check_completed(record)?;
-    if usable_gib < record.of.size_gib {
-        let message = format!("Volume of size {usable_gib}GB is smaller than snapshot '{}', expect size >= {}GB", record.id, record.of.size_gib);
+    if usable_gib < record.properties.size_gib {
+        let message = format!("Volume of size {usable_gib}GB is smaller than snapshot '{}', expect size >= {}GB", record.id, record.properties.size_gib);
         let hint = "Name a size that is at least that of the snapshot.";
         return Err(refusal(ErrorKind::InvalidParameter, "InvalidParameterValue", message, format!("{usable_gib} GiB"), hint));
     }
@@ -318,10 +332,10 @@ pub(crate) fn origin(
     let credit = if initialization_mib_s.is_none() { fast_restore::take_credit(&lab.snapshots, record, &zone, at_ms) } else { None };
     let origin = VolumeOrigin {
         snapshot: record.id.clone(),
-        chain: record.of.chain.clone(),
-        size_gib: record.of.size_gib,
+        chain: record.properties.chain.clone(),
+        size_gib: record.properties.size_gib,
         initialization_mib_s,
-        encryption: record.of.encryption.clone(),
+        encryption: record.properties.encryption.clone(),
         fast: credit.is_some(),
         loaded: false,
     };

@@ -12,6 +12,8 @@ const DURATION_DAYS: std::ops::RangeInclusive<u32> = 1..=36_500;
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
+/// Decides the lock of a snapshot. In compliance mode, after its cooling-off period, a lock can
+/// only be extended.
 pub(crate) fn lock(record: &SnapshotRecord, request: &LockRequest, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     let LockRequest { mode, duration_days, expires_ms, cool_off_hours, .. } = *request;
     let wrong =
@@ -54,6 +56,7 @@ pub(crate) fn lock(record: &SnapshotRecord, request: &LockRequest, at_ms: u64) -
     Ok(vec![SnapshotChange::LockSet { snapshot: record.id.clone(), lock: Some(lock) }])
 }
 
+/// Decides that a lock is taken away: one in governance mode, or one in its cooling-off period.
 pub(crate) fn unlock(record: &SnapshotRecord, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     match record.lock.as_ref().map(|lock| lock.state(at_ms)) {
         None | Some("expired") => {

@@ -39,22 +39,22 @@ use crate::state::Lab;
 use std::collections::BTreeMap;
 
 /// Returns the changes a command makes.
-pub(crate) fn changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
+pub(crate) fn decide_changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
     let all = &lab.snapshots;
     let changes = match command {
-        SnapshotCommand::Create(request) => lifecycle::create(lab, request, at_ms, ids),
+        SnapshotCommand::Create(request) => lifecycle::create(lab, request, None, at_ms, ids),
         SnapshotCommand::Copy(request) => lifecycle::copy(all, request, ids),
         SnapshotCommand::Start(request) => lifecycle::start(all, request, ids),
-        SnapshotCommand::Progress { snapshot, percent, waits } => lifecycle::progress(all, snapshot, *percent, waits.as_deref()),
+        SnapshotCommand::Progress { snapshot, percent, waits } => lifecycle::note_progress(all, snapshot, *percent, waits.as_deref()),
         SnapshotCommand::Completed { snapshot, parent, stored_bytes, full_bytes } => {
-            let mut changes = lifecycle::completed(all, snapshot, parent.as_ref(), *stored_bytes, *full_bytes)?;
+            let mut changes = lifecycle::complete(all, snapshot, parent.as_ref(), *stored_bytes, *full_bytes)?;
             changes.extend(schedules::after_completion(all, snapshot, at_ms)?);
             Ok(changes)
         }
-        SnapshotCommand::Failed { snapshot, reason } => lifecycle::failed(all, snapshot, reason),
+        SnapshotCommand::Failed { snapshot, reason } => lifecycle::fail(all, snapshot, reason),
         SnapshotCommand::Abandon { snapshots } => lifecycle::abandon(all, snapshots),
         SnapshotCommand::Delete { snapshot } => lifecycle::delete(all, all.find(snapshot)?, at_ms),
-        SnapshotCommand::Removed { snapshot } => lifecycle::removed(all, snapshot),
+        SnapshotCommand::Removed { snapshot } => lifecycle::confirm_removed(all, snapshot),
         SnapshotCommand::Recover { snapshot } => retention::recover(all, snapshot),
         SnapshotCommand::Share { snapshot, add, remove } => lifecycle::share(all.find(snapshot)?, add, remove),
         SnapshotCommand::Lock(request) => locks::lock(all.find(&request.snapshot)?, request, at_ms),

@@ -151,7 +151,7 @@ pub struct SnapshotRecord {
     pub id: SnapshotId,
     /// Properties that it was made with; tags and description may change later.
     #[serde(flatten)]
-    pub of: NewSnapshot,
+    pub properties: NewSnapshot,
     /// Time of the request: the instant of its data.
     pub started_ms: u64,
     /// State of the snapshot.
@@ -183,10 +183,12 @@ pub struct SnapshotRecord {
 }
 
 impl SnapshotRecord {
-    pub(crate) fn new(id: SnapshotId, of: NewSnapshot, started_ms: u64) -> SnapshotRecord {
+    /// Makes the record of a pending snapshot that began at the lab time `started_ms`, Unix
+    /// milliseconds.
+    pub(crate) fn new(id: SnapshotId, properties: NewSnapshot, started_ms: u64) -> SnapshotRecord {
         SnapshotRecord {
             id,
-            of,
+            properties,
             started_ms,
             state: SnapshotState::Pending,
             progress_percent: 0,

@@ -39,7 +39,7 @@ pub(crate) fn refusal(kind: ErrorKind, code: &'static str, message: String, valu
 }
 
 /// Makes the refusal of an id that is not one of a snapshot.
-pub(crate) fn malformed(snapshot: &str) -> ControlError {
+pub(crate) fn refuse_id(snapshot: &str) -> ControlError {
     let message = format!("Invalid id: \"{snapshot}\" (expecting \"snap-...\")");
     refusal(ErrorKind::InvalidParameter, "InvalidParameterValue", message, snapshot, "Take the id from `headrace snapshot list`.")
 }
@@ -59,7 +59,7 @@ impl Snapshots {
     /// # Errors
     /// Not an id, or no snapshot has it.
     pub fn find(&self, snapshot: &str) -> Result<&SnapshotRecord, ControlError> {
-        let id: SnapshotId = snapshot.parse().map_err(|_| malformed(snapshot))?;
+        let id: SnapshotId = snapshot.parse().map_err(|_| refuse_id(snapshot))?;
         self.records.get(&id).filter(|_| !self.bin.contains_key(&id)).ok_or_else(|| {
             let hint = match self.bin.contains_key(&id) {
                 true => "It is in the recycle bin: `headrace snapshot recover` takes it out.",
@@ -69,7 +69,7 @@ impl Snapshots {
         })
     }
 
-    /// Snapshots that are not in the recycle bin, by id.
+    /// Returns the snapshots that are not in the recycle bin, by id.
     pub fn listed(&self) -> impl Iterator<Item = &SnapshotRecord> {
         self.records.values().filter(|record| !self.bin.contains_key(&record.id))
     }
@@ -79,6 +79,8 @@ impl Snapshots {
         self.schedules.values().filter(|schedule| schedule.enabled && schedule.next_ms <= now_ms).map(|schedule| schedule.name.clone()).collect()
     }
 
+    /// Applies a change of a snapshot, a rule, a schedule or a region at the lab time `at_ms`, Unix
+    /// milliseconds.
     pub(crate) fn apply(&mut self, change: &SnapshotChange, at_ms: u64) {
         match change {
             SnapshotChange::Started { snapshot, new } => {
@@ -112,11 +114,12 @@ impl Snapshots {
             | SnapshotChange::Failed { snapshot, .. }
             | SnapshotChange::TagsChanged { snapshot, .. }
             | SnapshotChange::Shared { snapshot, .. }
-            | SnapshotChange::LockSet { snapshot, .. } => self.change(snapshot, change, at_ms),
+            | SnapshotChange::LockSet { snapshot, .. } => self.change_record(snapshot, change, at_ms),
         }
     }
 
-    fn change(&mut self, snapshot: &SnapshotId, change: &SnapshotChange, at_ms: u64) {
+    /// Applies a change of the record of a snapshot; none without a record.
+    fn change_record(&mut self, snapshot: &SnapshotId, change: &SnapshotChange, at_ms: u64) {
         if matches!(change, SnapshotChange::Completed { .. } | SnapshotChange::Failed { .. }) {
             self.pending.remove(snapshot);
         }
@@ -139,8 +142,8 @@ impl Snapshots {
                 record.error = Some(reason.clone());
             }
             SnapshotChange::TagsChanged { set, remove, .. } => {
-                record.of.tags.retain(|key, _| !remove.contains(key));
-                record.of.tags.extend(set.clone());
+                record.properties.tags.retain(|key, _| !remove.contains(key));
+                record.properties.tags.extend(set.clone());
             }
             SnapshotChange::Shared { accounts, .. } => record.shared_with.clone_from(accounts),
             SnapshotChange::LockSet { lock, .. } => record.lock.clone_from(lock),
@@ -156,9 +159,10 @@ impl Snapshots {
         }
     }
 
+    /// Moves a snapshot to those whose objects are being removed, with the name of its chain.
     fn forget(&mut self, snapshot: &SnapshotId) {
         if let Some(record) = self.records.remove(snapshot) {
-            self.deleting.insert(snapshot.clone(), record.of.chain);
+            self.deleting.insert(snapshot.clone(), record.properties.chain);
         }
         self.pending.remove(snapshot);
         self.bin.remove(snapshot);

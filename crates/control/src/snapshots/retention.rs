@@ -5,7 +5,7 @@ use crate::event::{Change, Event};
 use crate::ids::SnapshotId;
 use crate::snapshots::messages::SnapshotChange;
 use crate::snapshots::record::{Binned, RetentionRule, SnapshotRecord};
-use crate::snapshots::registry::{malformed, refusal, Snapshots};
+use crate::snapshots::registry::{refusal, refuse_id, Snapshots};
 use crate::state::Lab;
 use crate::tags::check_tags;
 
@@ -30,16 +30,16 @@ pub(crate) fn check_name(name: &str) -> Result<(), ControlError> {
 pub(crate) fn set_rule(all: &Snapshots, rule: &RetentionRule) -> Result<Vec<SnapshotChange>, ControlError> {
     check_name(&rule.name)?;
     if !(1..=MOST_DAYS).contains(&rule.days) {
-        let words = format!("a retention is 1 to {MOST_DAYS} days");
-        return Err(ControlError::invalid(format!("{} days", rule.days), words, "Recycle Bin user guide", "Name a number of days."));
+        let rule_text = format!("a retention is 1 to {MOST_DAYS} days");
+        return Err(ControlError::invalid(format!("{} days", rule.days), rule_text, "Recycle Bin user guide", "Name a number of days."));
     }
     check_tags(&rule.tags, rule.tags.len())?;
     if all.rules.get(&rule.name) == Some(rule) {
         return Ok(Vec::new());
     }
     if all.rules.len() >= MOST_RULES && !all.rules.contains_key(&rule.name) {
-        let words = format!("a lab has at most {MOST_RULES} retention rules");
-        return Err(ControlError::new(ErrorKind::LimitExceeded, &rule.name, words, LAB_RULE, "Delete a rule first."));
+        let rule_text = format!("a lab has at most {MOST_RULES} retention rules");
+        return Err(ControlError::new(ErrorKind::LimitExceeded, &rule.name, rule_text, LAB_RULE, "Delete a rule first."));
     }
     Ok(vec![SnapshotChange::RuleSet { rule: rule.clone() }])
 }
@@ -54,14 +54,14 @@ pub(crate) fn delete_rule(all: &Snapshots, rule: &str) -> Result<Vec<SnapshotCha
 
 /// Returns the time in the bin that the rules give a snapshot; the longest where several match.
 pub(crate) fn kept_by(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> Option<Binned> {
-    let matches = |rule: &&RetentionRule| rule.tags.is_empty() || rule.tags.iter().any(|(key, value)| record.of.tags.get(key) == Some(value));
+    let matches = |rule: &&RetentionRule| rule.tags.is_empty() || rule.tags.iter().any(|(key, value)| record.properties.tags.get(key) == Some(value));
     let rule = all.rules.values().filter(matches).max_by_key(|rule| rule.days)?;
     Some(Binned { entered_ms: at_ms, exit_ms: at_ms + u64::from(rule.days) * DAY_MS, rule: rule.name.clone() })
 }
 
 /// Takes a snapshot out of the bin.
 pub(crate) fn recover(all: &Snapshots, snapshot: &str) -> Result<Vec<SnapshotChange>, ControlError> {
-    let id: SnapshotId = snapshot.parse().map_err(|_| malformed(snapshot))?;
+    let id: SnapshotId = snapshot.parse().map_err(|_| refuse_id(snapshot))?;
     if all.bin.contains_key(&id) {
         return Ok(vec![SnapshotChange::Recovered { snapshot: id }]);
     }
@@ -72,8 +72,8 @@ pub(crate) fn recover(all: &Snapshots, snapshot: &str) -> Result<Vec<SnapshotCha
 /// Returns the deletions of snapshots whose stay in the bin has ended. `now_ms`: lab time, Unix
 /// milliseconds; a stay that ends then is included.
 pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
-    let over = all.bin.iter().filter(|(_, bin)| bin.exit_ms <= now_ms);
-    over.map(|(id, bin)| Event { at_ms: bin.exit_ms, change: Change::Snapshot(SnapshotChange::DeletionStarted { snapshot: id.clone() }) }).collect()
+    let expired = all.bin.iter().filter(|(_, bin)| bin.exit_ms <= now_ms);
+    expired.map(|(id, bin)| Event { at_ms: bin.exit_ms, change: Change::Snapshot(SnapshotChange::DeletionStarted { snapshot: id.clone() }) }).collect()
 }
 
 /// Names the object store of the lab that stands for another region.

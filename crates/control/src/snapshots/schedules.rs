@@ -24,6 +24,8 @@ const MOST_SCHEDULES: usize = 100;
 /// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
+/// Decides a schedule, new or in place of the one of its name. The first run is an interval after
+/// `at_ms`; a schedule whose interval stays keeps its next run.
 pub(crate) fn set(all: &Snapshots, request: &ScheduleRequest, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     retention::check_name(&request.name)?;
     let invalid = |value: String, rule: String, hint: &str| Err(ControlError::invalid(value, rule, LAB_RULE, hint));
@@ -94,7 +96,7 @@ pub(crate) fn run(lab: &Lab, schedule: &str, at_ms: u64, ids: &mut dyn FnMut() -
     let mut changes = Vec::new();
     for volume in lab.volumes.values().filter(|volume| usable(volume.status) && has_tag(&volume.tags)) {
         // One at a time, so that one that is refused (five pending, say) does not stop the others.
-        let Ok(started) = lifecycle::create_for(lab, &request(volume.id.as_str()), Some(&schedule.name), at_ms, ids) else { continue };
+        let Ok(started) = lifecycle::create(lab, &request(volume.id.as_str()), Some(&schedule.name), at_ms, ids) else { continue };
         changes.extend(started);
         // The new one does not count before it is stored.
         changes.extend(delete_old(all, schedule, &volume.id, 0, at_ms)?);
@@ -109,30 +111,31 @@ pub(crate) fn run(lab: &Lab, schedule: &str, at_ms: u64, ids: &mut dyn FnMut() -
 /// Decides the deletion of snapshots that the schedule of one that is completed now no longer
 /// keeps.
 pub(crate) fn after_completion(all: &Snapshots, completed: &SnapshotId, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
-    let of = all.records.get(completed).map(|record| &record.of);
-    let schedule = of.and_then(|of| of.schedule.as_ref()).and_then(|name| all.schedules.get(name));
-    match (schedule, of.and_then(|of| of.volume.as_ref())) {
+    let properties = all.records.get(completed).map(|record| &record.properties);
+    let schedule = properties.and_then(|new| new.schedule.as_ref()).and_then(|name| all.schedules.get(name));
+    match (schedule, properties.and_then(|new| new.volume.as_ref())) {
         (Some(schedule), Some(volume)) => delete_old(all, schedule, volume, 1, at_ms),
         _ => Ok(Vec::new()),
     }
 }
 
-/// Decides the deletion of completed snapshots of a volume that its schedule no longer keeps with
-/// `more` that are not completed yet.
+/// Decides the deletion of those completed snapshots of a volume that its schedule no longer keeps.
+/// `more` snapshots count as kept in addition: they are completed now, and the records do not say
+/// so yet.
 fn delete_old(all: &Snapshots, schedule: &Schedule, volume: &VolumeId, more: usize, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
-    let is_of_it = |record: &&SnapshotRecord| {
-        let of_schedule = record.of.schedule.as_deref() == Some(&schedule.name) && record.of.volume.as_ref() == Some(volume);
-        of_schedule && record.state == SnapshotState::Completed
+    let is_of_schedule = |record: &&SnapshotRecord| {
+        let matches = record.properties.schedule.as_deref() == Some(&schedule.name) && record.properties.volume.as_ref() == Some(volume);
+        matches && record.state == SnapshotState::Completed
     };
-    let mut snapshots: Vec<&SnapshotRecord> = all.listed().filter(is_of_it).collect();
+    let mut snapshots: Vec<&SnapshotRecord> = all.listed().filter(is_of_schedule).collect();
     snapshots.sort_by_key(|record| (record.started_ms, record.id.clone()));
-    let over = match (schedule.keep, schedule.keep_days) {
+    let surplus = match (schedule.keep, schedule.keep_days) {
         (Some(keep), _) => (snapshots.len() + more).saturating_sub(keep as usize),
         (None, Some(days)) => snapshots.iter().take_while(|record| record.started_ms + u64::from(days) * DAY_MS <= at_ms).count(),
         (None, None) => 0,
     };
     let mut changes = Vec::new();
-    for record in snapshots.into_iter().take(over).filter(|record| lifecycle::is_deletable(all, record, at_ms)) {
+    for record in snapshots.into_iter().take(surplus).filter(|record| lifecycle::is_deletable(all, record, at_ms)) {
         changes.extend(lifecycle::delete(all, record, at_ms)?);
     }
     Ok(changes)

@@ -19,6 +19,7 @@ use headrace_catalog::MAX_MEMBERS;
 /// Longest attach name. A rule of the lab: EC2's own names have at most nine characters.
 const MAX_NAME_CHARS: usize = 32;
 
+/// Decides that a volume is attached, under the name of the request or the first free one.
 pub(crate) fn attach(
     record: &VolumeRecord,
     request: &AttachRequest,
@@ -48,8 +49,8 @@ pub(crate) fn attach(
     }
     check_room(record, all)?;
     let name = match (&request.device_name, &request.name) {
-        (Some(device), _) => checked_attach_name(device, ec2_name(device)?, all)?,
-        (None, Some(name)) => checked_attach_name(name, lab_name(name)?, all)?,
+        (Some(device), _) => check_attach_name(device, check_ec2_name(device)?, all)?,
+        (None, Some(name)) => check_attach_name(name, check_lab_name(name)?, all)?,
         (None, None) => free_attach_name(all)?,
     };
     let &AttachRequest { unpaced, probe, .. } = request;
@@ -68,12 +69,12 @@ fn check_room(record: &VolumeRecord, all: &Volumes) -> Result<(), ControlError> 
     Err(error.says("AttachmentLimitExceeded", format!("The maximum number of attachments for this instance has been reached. Limit is {MAX_MEMBERS}")))
 }
 
-fn attach_name_taken<'a>(name: &str, all: &'a Volumes) -> Option<&'a VolumeRecord> {
+fn find_by_attach_name<'a>(name: &str, all: &'a Volumes) -> Option<&'a VolumeRecord> {
     all.values().find(|record| record.attachment.as_ref().is_some_and(|attachment| attachment.name == name))
 }
 
 /// Checks an attach name of the lab's own.
-fn lab_name(given: &str) -> Result<&str, ControlError> {
+fn check_lab_name(given: &str) -> Result<&str, ControlError> {
     let name = given.strip_prefix("/dev/").unwrap_or(given);
     // It becomes the name of a link in the folder that also holds `by-id`.
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
@@ -87,7 +88,7 @@ fn lab_name(given: &str) -> Result<&str, ControlError> {
 
 /// Checks a device name as EC2 takes it for Linux (EC2 user guide, "Device names for volumes"): sda
 /// to sdz and hda to hdz, also with a partition of 1 to 15, and xvda to xvdzz.
-fn ec2_name(given: &str) -> Result<&str, ControlError> {
+fn check_ec2_name(given: &str) -> Result<&str, ControlError> {
     let name = given.strip_prefix("/dev/").unwrap_or(given);
     let letters = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_lowercase()).len();
     let partition = |text: &str| text.is_empty() || (!text.starts_with('0') && text.parse::<u8>().is_ok_and(|number| (1..=15).contains(&number)));
@@ -103,8 +104,10 @@ fn ec2_name(given: &str) -> Result<&str, ControlError> {
     Err(error.says("InvalidParameterValue", message))
 }
 
-fn checked_attach_name(given: &str, name: &str, all: &Volumes) -> Result<String, ControlError> {
-    let taken = match attach_name_taken(name, all) {
+/// Refuses an attach name that another volume has, and that of the root device. `given` is the name
+/// as the caller wrote it, `name` the same without `/dev/`.
+fn check_attach_name(given: &str, name: &str, all: &Volumes) -> Result<String, ControlError> {
+    let taken = match find_by_attach_name(name, all) {
         Some(record) => format!("is the attach name of {}", record.label()),
         // The root device of an instance, which here is the machine's own disk.
         None if ["sda", "sda1", "xvda"].contains(&name) => "is the root device of the instance".to_string(),
@@ -122,27 +125,31 @@ fn free_attach_name(all: &Volumes) -> Result<String, ControlError> {
     let recommended = ('f'..='p').map(|letter| format!("sd{letter}"));
     let more = ('b'..='z').flat_map(|first| ('a'..='z').map(move |second| format!("xvd{first}{second}")));
     // More names than attachments, so there is one.
-    recommended.chain(more).find(|name| attach_name_taken(name, all).is_none()).ok_or_else(|| {
+    recommended.chain(more).find(|name| find_by_attach_name(name, all).is_none()).ok_or_else(|| {
         ControlError::new(ErrorKind::Unavailable, "attach names sdf to xvdzz", "are all in use", LAB_RULE, "Detach a volume, or name the attachment.")
     })
 }
 
-pub(crate) fn attached(record: &VolumeRecord, device: &AttachedDevice) -> Result<Vec<Change>, ControlError> {
+/// Decides that the device of a volume is there, the first time or again after a restart of the
+/// daemon.
+pub(crate) fn confirm_attached(record: &VolumeRecord, device: &AttachedDevice) -> Result<Vec<Change>, ControlError> {
     let attachment = attachment_of(record)?;
     match attachment.state {
         // A second time after a restart, at another device.
         AttachmentState::Attaching | AttachmentState::Attached => Ok(vec![Change::Attached { volume: record.id.clone(), device: device.clone() }]),
-        state => Err(wrong_state(record, state)),
+        state => Err(refuse_attachment_state(record, state)),
     }
 }
 
-pub(crate) fn attach_failed(record: &VolumeRecord, reason: &str) -> Result<Vec<Change>, ControlError> {
+pub(crate) fn fail_attachment(record: &VolumeRecord, reason: &str) -> Result<Vec<Change>, ControlError> {
     match attachment_of(record)?.state {
         AttachmentState::Attaching => Ok(vec![Change::AttachmentFailed { volume: record.id.clone(), reason: reason.to_string() }]),
-        state => Err(wrong_state(record, state)),
+        state => Err(refuse_attachment_state(record, state)),
     }
 }
 
+/// Decides that a volume is detached. With force one that is attaching or detaching is detached
+/// too, once.
 pub(crate) fn detach(record: &VolumeRecord, request: &DetachRequest, settings: &Settings) -> Result<Vec<Change>, ControlError> {
     let attachment = attachment_of(record)?;
     settings.check_instance_id(request.instance.as_deref())?;
@@ -157,19 +164,19 @@ pub(crate) fn detach(record: &VolumeRecord, request: &DetachRequest, settings: &
         AttachmentState::Attached | AttachmentState::Busy => {}
         // Force ends what hangs, once.
         AttachmentState::Attaching | AttachmentState::Detaching if force && !attachment.force => {}
-        state => return Err(wrong_state(record, state)),
+        state => return Err(refuse_attachment_state(record, state)),
     }
     Ok(vec![Change::DetachmentStarted { volume: record.id.clone(), force }])
 }
 
-pub(crate) fn detach_busy(record: &VolumeRecord, reason: &str, waits: bool) -> Result<Vec<Change>, ControlError> {
+pub(crate) fn note_busy(record: &VolumeRecord, reason: &str, waits: bool) -> Result<Vec<Change>, ControlError> {
     match attachment_of(record)?.state {
         AttachmentState::Detaching => Ok(vec![Change::DetachmentBusy { volume: record.id.clone(), reason: reason.to_string(), waits }]),
-        state => Err(wrong_state(record, state)),
+        state => Err(refuse_attachment_state(record, state)),
     }
 }
 
-pub(crate) fn detached(record: &VolumeRecord) -> Result<Vec<Change>, ControlError> {
+pub(crate) fn confirm_detached(record: &VolumeRecord) -> Result<Vec<Change>, ControlError> {
     attachment_of(record)?;
     Ok(vec![Change::Detached { volume: record.id.clone() }])
 }
@@ -187,7 +194,8 @@ pub(crate) fn not_attached(record: &VolumeRecord) -> ControlError {
     error.says("IncorrectState", format!("Volume '{}' is in the '{status}' state.", record.id))
 }
 
-fn wrong_state(record: &VolumeRecord, state: AttachmentState) -> ControlError {
+/// Makes the refusal of an attachment whose state does not allow the command.
+fn refuse_attachment_state(record: &VolumeRecord, state: AttachmentState) -> ControlError {
     let rule = format!("is {}, which must end first", state.as_str());
     let hint = match state {
         AttachmentState::Attached => "See `headrace volume list`.",

@@ -19,7 +19,8 @@ pub(crate) fn per_million(percent: f64) -> Result<u32, ControlError> {
     Ok((percent * PER_PERCENT).round() as u32)
 }
 
-/// Sets the balance of one member or of all that have one.
+/// Returns the changes that set the balance, millionths of the capacity, of one member or of all
+/// members with credits. Fails if there is none with credits.
 pub(crate) fn balance_changes(
     volume: &VolumeId,
     spec: &StorageSpec,
@@ -31,10 +32,10 @@ pub(crate) fn balance_changes(
     let chosen = with_credits.map(|(index, _)| index as u32).filter(|&index| member.is_none_or(|member| member == index));
     let changes: Vec<Change> = chosen.map(|member| Change::BalanceSet { volume: volume.clone(), member, per_million }).collect();
     if changes.is_empty() {
-        let of = member.and_then(|member| spec.members.get(member as usize)).map_or_else(|| spec.to_string(), ToString::to_string);
+        let label = member.and_then(|member| spec.members.get(member as usize)).map_or_else(|| spec.to_string(), ToString::to_string);
         return Err(ControlError::new(
             ErrorKind::Unsupported,
-            of,
+            label,
             "has no credit balance: only gp2, st1 and sc1 volumes below the size at which the baseline reaches the burst have",
             "data/volumes/gp2.toml, st1.toml, sc1.toml",
             "Use a smaller gp2, or st1 or sc1.",
@@ -43,6 +44,8 @@ pub(crate) fn balance_changes(
     Ok(changes)
 }
 
+/// Decides the credit balance of a member, or of all members with credits, in percent of the
+/// capacity.
 pub(crate) fn set_balance(record: &VolumeRecord, settings: &Settings, member: Option<u32>, percent: f64) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
     if let Some(member) = member {
@@ -52,12 +55,14 @@ pub(crate) fn set_balance(record: &VolumeRecord, settings: &Settings, member: Op
     balance_changes(&record.id, &record.spec, &limits, member, per_million(percent)?)
 }
 
+/// Decides that a member keeps `caps_percent` of its caps and answers each request `extra_ms`
+/// later; 100 % and 0 ms restore it.
 pub(crate) fn slow_member(record: &VolumeRecord, member: u32, caps_percent: f64, extra_ms: f64) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
     let index = record.member_index(member)?;
     let Slowness { caps_per_mille, extra_latency_us } = Slowness::new(caps_percent, extra_ms)?;
     if !record.lives(index) {
-        return Err(lost(record, index));
+        return Err(refuse_lost(record, index));
     }
     if caps_per_mille == 1_000 && extra_latency_us == 0 {
         return restore_member(record, member);
@@ -65,6 +70,7 @@ pub(crate) fn slow_member(record: &VolumeRecord, member: u32, caps_percent: f64,
     Ok(vec![Change::MemberSlowed { volume: record.id.clone(), member, caps_per_mille, extra_latency_us }])
 }
 
+/// Decides that a member is lost, and with it every member in rebuild that reads from it.
 pub(crate) fn fail_member(record: &VolumeRecord, member: u32) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
     let index = record.member_index(member)?;
@@ -79,6 +85,8 @@ pub(crate) fn fail_member(record: &VolumeRecord, member: u32) -> Result<Vec<Chan
     Ok(lost.map(|member| Change::MemberFailed { volume: record.id.clone(), member: member as u32 }).collect())
 }
 
+/// Decides that a slow member performs as its limits say again, or that a lost member of an array
+/// without redundancy is back.
 pub(crate) fn restore_member(record: &VolumeRecord, member: u32) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
     let index = record.member_index(member)?;
@@ -88,11 +96,13 @@ pub(crate) fn restore_member(record: &VolumeRecord, member: u32) -> Result<Vec<C
         // Without redundancy no write was answered while it was away, so its data are the
         // acknowledged ones.
         MemberState::Failed if !record.redundant() => {}
-        MemberState::Failed | MemberState::Rebuilding { .. } => return Err(lost(record, index)),
+        MemberState::Failed | MemberState::Rebuilding { .. } => return Err(refuse_lost(record, index)),
     }
     Ok(vec![Change::MemberRestored { volume: record.id.clone(), member }])
 }
 
+/// Decides that an empty volume takes the place of a member and is filled from the others, with at
+/// most `mib_s` MiB/s.
 pub(crate) fn replace_member(record: &VolumeRecord, member: u32, mib_s: Option<u64>) -> Result<Vec<Change>, ControlError> {
     record.check_usable()?;
     let index = record.member_index(member)?;
@@ -125,8 +135,9 @@ pub(crate) fn replace_member(record: &VolumeRecord, member: u32, mib_s: Option<u
     Ok(vec![Change::MemberReplaced { volume: record.id.clone(), member, total_bytes, mib_s }])
 }
 
-pub(crate) fn member_rebuilding(record: &VolumeRecord, member: u32, done_bytes: u64) -> Result<Vec<Change>, ControlError> {
-    let index = rebuilding(record, member)?;
+/// Decides the progress of a rebuild, bytes; fewer than before where a restart began it again.
+pub(crate) fn note_rebuilding(record: &VolumeRecord, member: u32, done_bytes: u64) -> Result<Vec<Change>, ControlError> {
+    let index = find_rebuilding(record, member)?;
     match record.members[index].state {
         // Fewer than before, too: a restart begins a rebuild again.
         MemberState::Rebuilding { total_bytes, .. } if done_bytes <= total_bytes => {
@@ -136,12 +147,13 @@ pub(crate) fn member_rebuilding(record: &VolumeRecord, member: u32, done_bytes: 
     }
 }
 
-pub(crate) fn member_rebuilt(record: &VolumeRecord, member: u32) -> Result<Vec<Change>, ControlError> {
-    rebuilding(record, member)?;
+pub(crate) fn confirm_rebuilt(record: &VolumeRecord, member: u32) -> Result<Vec<Change>, ControlError> {
+    find_rebuilding(record, member)?;
     Ok(vec![Change::MemberRebuilt { volume: record.id.clone(), member }])
 }
 
-fn rebuilding(record: &VolumeRecord, member: u32) -> Result<usize, ControlError> {
+/// Returns the index of a member, which must be in rebuild.
+fn find_rebuilding(record: &VolumeRecord, member: u32) -> Result<usize, ControlError> {
     record.check_usable()?;
     let index = record.member_index(member)?;
     match record.members[index].state {
@@ -150,7 +162,8 @@ fn rebuilding(record: &VolumeRecord, member: u32) -> Result<usize, ControlError>
     }
 }
 
-fn lost(record: &VolumeRecord, index: usize) -> ControlError {
+/// Makes the refusal of a member that is lost or in rebuild.
+fn refuse_lost(record: &VolumeRecord, index: usize) -> ControlError {
     let rule = match record.members[index].state {
         MemberState::Rebuilding { .. } => "is being rebuilt",
         _ => "is lost",
@@ -186,9 +199,9 @@ pub(crate) fn apply(record: &mut VolumeRecord, change: &Change, at_ms: u64) {
             // A new volume has its own credits.
             *member = Member { state, replaced: member.replaced + 1, balance: None };
         }
-        Change::MemberRebuilding { done_bytes: now, .. } => {
+        Change::MemberRebuilding { done_bytes: reported, .. } => {
             if let MemberState::Rebuilding { done_bytes, .. } = &mut member.state {
-                *done_bytes = now;
+                *done_bytes = reported;
             }
         }
         _ => {}

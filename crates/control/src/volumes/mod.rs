@@ -28,6 +28,8 @@ const MOST_TAG_BYTES: usize = 64 << 20;
 /// Longest name of a volume. A rule of the lab, so that tables stay readable.
 const MAX_NAME_CHARS: usize = 64;
 
+/// Decides a new volume: checks zone, storage, name, tags and the room of the lab, and takes a
+/// credit of fast snapshot restore where its snapshot has one.
 pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
     let (settings, existing) = (&lab.settings, &lab.volumes);
     if request.multi_attach {
@@ -38,7 +40,7 @@ pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut d
     settings.check_zone(request.zone.as_deref(), request.zone_id.as_deref())?;
     let source = request.source_volume.as_deref().map(|source| copies::source_of(lab, source)).transpose()?;
     let spec = spec_of(request, lab, source)?;
-    let as_of = request.as_of.as_deref().map(settings::day).transpose()?.unwrap_or_else(|| settings.day());
+    let as_of = request.as_of.as_deref().map(settings::parse_day).transpose()?.unwrap_or_else(|| settings.day());
     let limits = limits_of(&spec, as_of, settings)?;
     if let Some(name) = &request.name {
         check_name(name, existing)?;
@@ -91,7 +93,7 @@ pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut d
 fn spec_of(request: &CreateRequest, lab: &Lab, source: Option<&VolumeRecord>) -> Result<StorageSpec, ControlError> {
     let CreateRequest { volume_type, iops, throughput_mib_s, .. } = request;
     let of_snapshot = request.snapshot.as_deref().filter(|_| request.spec.is_empty()).map(|snapshot| lab.snapshots.find(snapshot)).transpose()?;
-    let of_another = source.map(VolumeRecord::size_gib).or(of_snapshot.map(|record| record.of.size_gib));
+    let of_another = source.map(VolumeRecord::size_gib).or(of_snapshot.map(|record| record.properties.size_gib));
     let size_gib = &request.size_gib.or(of_another.filter(|_| request.spec.is_empty()));
     let one_by_one = volume_type.is_some() || size_gib.is_some() || iops.is_some() || throughput_mib_s.is_some();
     if !request.spec.is_empty() {
@@ -111,6 +113,7 @@ fn spec_of(request: &CreateRequest, lab: &Lab, source: Option<&VolumeRecord>) ->
     Ok(member.to_string().parse()?)
 }
 
+/// Checks the form of a volume's name, and that no other volume has it.
 fn check_name(name: &str, existing: &Volumes) -> Result<(), ControlError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let well_formed = name.len() <= MAX_NAME_CHARS && name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(allowed);
@@ -132,7 +135,9 @@ fn check_name(name: &str, existing: &Volumes) -> Result<(), ControlError> {
     }
 }
 
-pub(crate) fn created(record: &VolumeRecord) -> Result<Vec<Change>, ControlError> {
+/// Decides that the files of a volume are there: of a new one, or again of one in error that could
+/// be used before.
+pub(crate) fn confirm_created(record: &VolumeRecord) -> Result<Vec<Change>, ControlError> {
     match record.status {
         VolumeStatus::Creating => {}
         // The files are there again.
@@ -142,7 +147,7 @@ pub(crate) fn created(record: &VolumeRecord) -> Result<Vec<Change>, ControlError
     Ok(vec![Change::VolumeReady { volume: record.id.clone() }])
 }
 
-pub(crate) fn volume_failed(record: &VolumeRecord, reason: &str) -> Result<Vec<Change>, ControlError> {
+pub(crate) fn fail_volume(record: &VolumeRecord, reason: &str) -> Result<Vec<Change>, ControlError> {
     match record.status {
         VolumeStatus::Deleting => Err(record.wrong_status("creating, available or in-use")),
         VolumeStatus::Error => Ok(Vec::new()),
@@ -150,6 +155,7 @@ pub(crate) fn volume_failed(record: &VolumeRecord, reason: &str) -> Result<Vec<C
     }
 }
 
+/// Decides that a volume is deleted, which must not be attached.
 pub(crate) fn delete(record: &VolumeRecord, settings: &Settings) -> Result<Vec<Change>, ControlError> {
     if let Some(attachment) = &record.attachment {
         let rule = format!("is {} and only a volume that is available can be deleted", attachment.state.as_str());
@@ -163,7 +169,7 @@ pub(crate) fn delete(record: &VolumeRecord, settings: &Settings) -> Result<Vec<C
     }
 }
 
-pub(crate) fn deleted(record: &VolumeRecord) -> Result<Vec<Change>, ControlError> {
+pub(crate) fn confirm_deleted(record: &VolumeRecord) -> Result<Vec<Change>, ControlError> {
     if record.status != VolumeStatus::Deleting {
         return Err(record.wrong_status("deleting"));
     }
@@ -189,6 +195,7 @@ pub(crate) fn check_room_for_tags(all: &Volumes, added: &BTreeMap<String, String
     Err(error.says("TagLimitExceeded", "The maximum size of all tags of this lab has been reached."))
 }
 
+/// Decides the attributes of a volume; those that are None stay as they are.
 pub(crate) fn set_attributes(record: &VolumeRecord, auto_enable_io: Option<bool>, delete_on_termination: Option<bool>) -> Result<Vec<Change>, ControlError> {
     let attached = record.attachment.as_ref().map(|attachment| attachment.delete_on_termination);
     if delete_on_termination.is_some() && attached.is_none() {

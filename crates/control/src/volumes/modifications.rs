@@ -94,6 +94,8 @@ pub(crate) fn modify(
     Ok(vec![Change::ModificationStarted { volume: record.id.clone(), modification }])
 }
 
+/// Refuses a volume of a day on which volumes could not be modified, and one whose earlier
+/// modification is not completed.
 fn check_modifiable(record: &VolumeRecord) -> Result<(), ControlError> {
     if let Some(since) = Catalog::embedded().rule("modify_volume", "available").and_then(|rule| rule.from).filter(|&since| record.as_of < since) {
         return Err(ControlError::new(
@@ -105,7 +107,7 @@ fn check_modifiable(record: &VolumeRecord) -> Result<(), ControlError> {
         ));
     }
     let Some(active) = record.modification().filter(|modification| modification.is_active()) else { return Ok(()) };
-    let (state, until) = (active.state.as_str(), text_of(active.optimizing_until_ms));
+    let (state, until) = (active.state.as_str(), format_lab_time(active.optimizing_until_ms));
     let error = ControlError::new(
         ErrorKind::IncorrectModificationState,
         record.label(),
@@ -117,11 +119,13 @@ fn check_modifiable(record: &VolumeRecord) -> Result<(), ControlError> {
     Err(error.says("IncorrectModificationState", message))
 }
 
+/// Returns the storage of a volume after a change of its members. Fails if nothing changes, a limit
+/// is broken, or the array cannot grow.
 fn resolve_target(record: &VolumeRecord, settings: &Settings, change: &MemberChange) -> Result<StorageSpec, ControlError> {
     let limits = record.limits(settings)?;
     let mut members = Vec::with_capacity(limits.len());
-    for (now, limits) in record.spec.members.iter().zip(&limits) {
-        members.push(change.member(now, limits.iops, limits.throughput_bytes_s >> 20, record.as_of)?);
+    for (current, limits) in record.spec.members.iter().zip(&limits) {
+        members.push(change.apply_to(current, limits.iops, limits.throughput_bytes_s >> 20, record.as_of)?);
     }
     let to = StorageSpec { members, ..record.spec.clone() };
     if to == record.spec {
@@ -133,8 +137,8 @@ fn resolve_target(record: &VolumeRecord, settings: &Settings, change: &MemberCha
         ));
     }
     limits_of(&to, record.as_of, settings)?;
-    let local = |spec: &StorageSpec| spec.members.iter().any(|member| member.volume_type == VolumeType::InstanceStore);
-    if local(&to) || local(&record.spec) {
+    let has_local_disk = |spec: &StorageSpec| spec.members.iter().any(|member| member.volume_type == VolumeType::InstanceStore);
+    if has_local_disk(&to) || has_local_disk(&record.spec) {
         return Err(ControlError::new(
             ErrorKind::Unsupported,
             to.to_string(),
@@ -156,7 +160,8 @@ fn resolve_target(record: &VolumeRecord, settings: &Settings, change: &MemberCha
     Ok(to)
 }
 
-pub(crate) fn modify_failed(record: &VolumeRecord, reason: &str) -> Result<Vec<Change>, ControlError> {
+/// Decides that a modification in state modifying failed.
+pub(crate) fn fail_modification(record: &VolumeRecord, reason: &str) -> Result<Vec<Change>, ControlError> {
     match record.modification() {
         Some(modification) if modification.state == ModificationState::Modifying => {
             Ok(vec![Change::ModificationFailed { volume: record.id.clone(), modification: modification.id.clone(), reason: reason.to_string() }])
@@ -184,17 +189,17 @@ impl MemberChange {
     /// keeps all; another type has 3,000 IOPS where they are bought (API text, ModifyVolume), and
     /// gp3 that was gp2 the larger of the gp2 figures and the included ones (`data/rules.toml`:
     /// gp2_to_gp3_defaults).
-    fn member(&self, now: &VolumeSpec, iops_now: u64, mib_s_now: u64, as_of: NaiveDate) -> Result<VolumeSpec, ControlError> {
-        let volume_type = self.volume_type.unwrap_or(now.volume_type);
+    fn apply_to(&self, current: &VolumeSpec, current_iops: u64, current_mib_s: u64, as_of: NaiveDate) -> Result<VolumeSpec, ControlError> {
+        let volume_type = self.volume_type.unwrap_or(current.volume_type);
         // Unlike members grow to the new size; a larger one stays.
-        let size_gib = self.member_gib.map_or(now.size_gib, |size| size.max(now.size_gib));
+        let size_gib = self.member_gib.map_or(current.size_gib, |size| size.max(current.size_gib));
         let (iops, throughput_mib_s) = match volume_type {
-            same if same == now.volume_type => (now.iops, now.throughput_mib_s),
+            same if same == current.volume_type => (current.iops, current.throughput_mib_s),
             VolumeType::Io1 | VolumeType::Io2 | VolumeType::Io2BlockExpress => (Some(3_000), None),
-            VolumeType::Gp3 if now.volume_type == VolumeType::Gp2 => {
+            VolumeType::Gp3 if current.volume_type == VolumeType::Gp2 => {
                 let included = Catalog::embedded().volume_limits(&VolumeSpec::new(volume_type, size_gib), as_of, None)?;
-                let above = |had: u64, included: u64| (had > included).then_some(had);
-                (above(iops_now, included.iops), above(mib_s_now, included.throughput_bytes_s >> 20))
+                let above = |figure: u64, included: u64| (figure > included).then_some(figure);
+                (above(current_iops, included.iops), above(current_mib_s, included.throughput_bytes_s >> 20))
             }
             _ => (None, None),
         };
@@ -202,19 +207,19 @@ impl MemberChange {
     }
 }
 
-/// Returns the size of each member that makes an array of `size` GiB.
+/// Returns the size of each member, GiB, that makes an array of `size` GiB.
 fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
-    let now = record.size_gib();
-    if size < now {
+    let current_gib = record.size_gib();
+    if size < current_gib {
         let error = ControlError::invalid(
             format!("{size} GiB"),
-            format!("a volume never shrinks, and {} has {now} GiB", record.label()),
+            format!("a volume never shrinks, and {} has {current_gib} GiB", record.label()),
             rule_source("modify_volume", "never_shrinks"),
-            format!("Use {now} GiB or more, or create a smaller volume and copy the data."),
+            format!("Use {current_gib} GiB or more, or create a smaller volume and copy the data."),
         );
         return Err(error.says("InvalidParameterValue", "New size cannot be smaller than existing size"));
     }
-    if record.spec.raid == Some(RaidLevel::Raid10F2) && size > now {
+    if record.spec.raid == Some(RaidLevel::Raid10F2) && size > current_gib {
         return Err(ControlError::new(
             ErrorKind::Unsupported,
             record.spec.to_string(),
@@ -223,7 +228,7 @@ fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
             "Create a larger array and copy the data; type, IOPS and MiB/s can be modified.",
         ));
     }
-    if record.spec.raid == Some(RaidLevel::Raid0) && record.spec.has_unlike_sizes() && size > now {
+    if record.spec.raid == Some(RaidLevel::Raid0) && record.spec.has_unlike_sizes() && size > current_gib {
         return Err(ControlError::new(
             ErrorKind::Unsupported,
             record.spec.to_string(),
@@ -232,19 +237,19 @@ fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
             "Create a larger array and copy the data; type, IOPS and MiB/s can be modified.",
         ));
     }
-    if size == now {
+    if size == current_gib {
         return Ok(record.spec.members.iter().map(|member| member.size_gib).min().unwrap_or(size));
     }
-    let (data, _) = record.spec.raid.map_or((1, 1), |level| level.data_members(record.members.len() as u64));
-    if size % data == 0 {
-        return Ok(size / data);
+    let (data_members, _) = record.spec.raid.map_or((1, 1), |level| level.data_members(record.members.len() as u64));
+    if size % data_members == 0 {
+        return Ok(size / data_members);
     }
-    let (below, above) = (size / data * data, size.div_ceil(data).saturating_mul(data));
+    let (below, above) = (size / data_members * data_members, size.div_ceil(data_members).saturating_mul(data_members));
     Err(ControlError::invalid(
         format!("{size} GiB"),
-        format!("the size of this array must be a multiple of {data} GiB, because all members grow by the same amount"),
+        format!("the size of this array must be a multiple of {data_members} GiB, because all members grow by the same amount"),
         LAB_RULE,
-        if below > now { format!("Use {below} or {above} GiB.") } else { format!("Use {above} GiB.") },
+        if below > current_gib { format!("Use {below} or {above} GiB.") } else { format!("Use {above} GiB.") },
     ))
 }
 
@@ -252,7 +257,7 @@ fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
 /// the lab time from which it accepts the next modification.
 fn rate_rule(record: &VolumeRecord) -> (&'static str, String, Option<u64>) {
     let rule = |name: &str| Catalog::embedded().rule("modify_volume", name);
-    let figure = |name: &str, otherwise: u64| rule(name).and_then(|rule| rule.value.as_u64()).unwrap_or(otherwise);
+    let figure = |name: &str, default: u64| rule(name).and_then(|rule| rule.value.as_u64()).unwrap_or(default);
     let rolling = rule("max_per_24_hours").and_then(|rule| rule.from).is_none_or(|from| record.as_of >= from);
     let starts = || record.modifications.iter().rev().map(|modification| modification.started_ms);
     if rolling {
@@ -276,12 +281,14 @@ pub fn next_allowed_ms(record: &VolumeRecord) -> u64 {
     rate_rule(record).2.unwrap_or(0).max(completed)
 }
 
+/// Refuses a modification that comes too soon after the ones before. `at_ms` is lab time, Unix
+/// milliseconds.
 fn check_rate(record: &VolumeRecord, at_ms: u64) -> Result<(), ControlError> {
     let (name, text, next_ms) = rate_rule(record);
     match next_ms {
         Some(next_ms) if at_ms < next_ms => {
             let source = format!("{}, error VolumeModificationRateExceeded", rule_source("modify_volume", name));
-            let next = text_of(next_ms);
+            let next = format_lab_time(next_ms);
             let message = match name {
                 "wait_hours" => {
                     "You've reached the maximum modification rate per volume limit. Wait at least 6 hours between modifications per EBS volume.".to_string()
@@ -295,7 +302,7 @@ fn check_rate(record: &VolumeRecord, at_ms: u64) -> Result<(), ControlError> {
     }
 }
 
-fn text_of(ms: u64) -> String {
+fn format_lab_time(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(DateTime::from_timestamp_millis);
     time.map_or_else(|| format!("{ms} ms"), |time| time.format("%Y-%m-%d %H:%M:%S UTC").to_string())
 }
@@ -314,8 +321,8 @@ pub(crate) fn apply(record: &mut VolumeRecord, change: &Change, at_ms: u64) {
                 record.spec = entry.to.clone();
             }
         }
-        Change::ModificationCompleted { modification, .. } => end(record, modification, ModificationState::Completed, at_ms, None),
-        Change::ModificationFailed { modification, reason, .. } => end(record, modification, ModificationState::Failed, at_ms, Some(reason)),
+        Change::ModificationCompleted { modification, .. } => end_modification(record, modification, ModificationState::Completed, at_ms, None),
+        Change::ModificationFailed { modification, reason, .. } => end_modification(record, modification, ModificationState::Failed, at_ms, Some(reason)),
         _ => {}
     }
 }
@@ -324,7 +331,7 @@ fn find<'a>(record: &'a mut VolumeRecord, id: &str) -> Option<&'a mut Modificati
     record.modifications.iter_mut().rev().find(|modification| modification.id == id)
 }
 
-fn end(record: &mut VolumeRecord, id: &str, state: ModificationState, at_ms: u64, reason: Option<&String>) {
+fn end_modification(record: &mut VolumeRecord, id: &str, state: ModificationState, at_ms: u64, reason: Option<&String>) {
     if let Some(modification) = find(record, id) {
         modification.state = state;
         modification.ended_ms = Some(at_ms);

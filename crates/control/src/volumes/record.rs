@@ -391,6 +391,8 @@ pub struct VolumeRecord {
 }
 
 impl VolumeRecord {
+    /// Makes the record of a volume whose files are not made yet. `created_ms` is lab time, Unix
+    /// milliseconds.
     pub(crate) fn new(id: VolumeId, new: NewVolume, created_ms: u64) -> VolumeRecord {
         let NewVolume { spec, as_of, seed, name, tags, encryption, origin, source_volume } = new;
         let members = spec.members.iter().map(|_| Member::default()).collect();

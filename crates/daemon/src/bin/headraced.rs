@@ -17,6 +17,7 @@ const COULD_NOT: u8 = 3;
 /// Exit code: an option breaks a rule.
 const REFUSED: u8 = 2;
 
+/// Runs the daemon. The exit code is 0, 2 if an option breaks a rule, or 3 if it could not run.
 fn main() -> ExitCode {
     let options = Options::parse();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(tracing::Level::INFO).init();
@@ -54,6 +55,8 @@ fn keep_memory_private() {
     }
 }
 
+/// Opens the lab, starts its threads, prints `ready`, and serves callers until the lab goes down or
+/// a signal comes.
 fn run(options: &Options) -> Outcome<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(refused(ErrorKind::InsufficientPermission, "user", "mounting FUSE files and making loop devices needs root", "Run it with sudo."));
@@ -72,8 +75,8 @@ fn run(options: &Options) -> Outcome<()> {
     engine.volumes.resume_rebuilds();
     engine.volumes.start_resyncing().map_err(|error| from_io("starting the resync of arrays", &error))?;
     engine.workers.start().map_err(|error| from_io("starting the snapshots", &error))?;
-    if let Some(words) = &engine.repaired {
-        tracing::warn!("cut off what a crash left: {words}");
+    if let Some(repair) = &engine.repaired {
+        tracing::warn!("cut off what a crash left: {repair}");
     }
     tracing::info!("lab at {}, socket {}", engine.volumes.folder.display(), engine.socket.display());
     println!("ready");

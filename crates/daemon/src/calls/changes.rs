@@ -2,7 +2,7 @@
 //! copy. They return only facts that change with an event of the lab.
 
 use crate::calls::answer::{json, Answer};
-use crate::calls::snapshots::view as snapshot_view;
+use crate::calls::snapshots::snapshot_view;
 use crate::engine::state::changes::Changes;
 use crate::engine::{lab_time, Engine};
 use crate::problem::Outcome;
@@ -28,6 +28,8 @@ struct Page<'a, Id, Record> {
     next: Option<Id>,
 }
 
+/// Returns the records that changed since the version of `args`, or, where that is not known or
+/// they are too many, a page of all records.
 fn select_changed<'a, Id, Record>(changes: &Changes<Id>, all: &'a BTreeMap<Id, Record>, args: &Since) -> Outcome<Page<'a, Id, Record>>
 where
     Id: Clone + Eq + Hash + Ord + std::fmt::Display + FromStr<Err = headrace_control::ControlError>,
@@ -56,11 +58,11 @@ pub(crate) fn volumes(engine: &Engine, args: &Since) -> Outcome<Answer> {
         let records: Vec<VolumeRecord> = page.records.into_iter().cloned().collect();
         Ok::<_, Problem>((state.changed_volumes.version(), page.whole, records, page.gone, page.next))
     })?;
-    let volumes = facts(engine, &records);
+    let volumes = collect_facts(engine, &records);
     json(VolumeChanges { version, whole, volumes, gone, next: next.map(|id| id.to_string()) })
 }
 
-/// Snapshots that changed since a version, or all; those in the recycle bin too.
+/// Returns the snapshots that changed since a version, or all, those in the recycle bin included.
 pub(crate) fn snapshots(engine: &Engine, args: &Since) -> Outcome<Answer> {
     let now_ms = engine.ledger.lab_ms();
     let answer = engine.ledger.state(|state| {
@@ -73,10 +75,11 @@ pub(crate) fn snapshots(engine: &Engine, args: &Since) -> Outcome<Answer> {
     json(answer)
 }
 
-fn facts(engine: &Engine, records: &[VolumeRecord]) -> Vec<VolumeFacts> {
+/// Returns the facts about volumes that change only with an event of the lab.
+fn collect_facts(engine: &Engine, records: &[VolumeRecord]) -> Vec<VolumeFacts> {
     let settings = engine.ledger.lab(|lab| lab.settings.clone());
     let (zone, zone_id) = (settings.zone(), settings.zone_id());
-    let of = |record: &VolumeRecord| {
+    let facts_of = |record: &VolumeRecord| {
         let limits = engine.volumes.limits(record).unwrap_or_default();
         let attachment = record.attachment.as_ref().map(|attachment| AttachmentFacts {
             state: attachment.state.as_str().to_string(),
@@ -105,5 +108,5 @@ fn facts(engine: &Engine, records: &[VolumeRecord]) -> Vec<VolumeFacts> {
             initialization_rate_mib_s: record.origin.as_ref().and_then(|origin| origin.initialization_mib_s),
         }
     };
-    records.iter().map(of).collect()
+    records.iter().map(facts_of).collect()
 }

@@ -36,8 +36,8 @@ pub(crate) fn are_about(call: &Call) -> bool {
 /// Answers a call about keys.
 pub(crate) fn dispatch(engine: &Engine, call: Call) -> Outcome<Answer> {
     match call {
-        Call::KeyCreate(args) => engine.keys.new_key(args).and_then(json),
-        Call::KeyList(_) => json(engine.keys.key_list()),
+        Call::KeyCreate(args) => engine.keys.create_key_call(args).and_then(json),
+        Call::KeyList(_) => json(engine.keys.list_keys_call()),
         Call::KeyDescribe(args) => engine.keys.key(&args.key).and_then(|record| json(engine.keys.key_view(&record))),
         Call::KeyEnable(OneKey { key }) => engine.keys.change_key(&key.clone(), KeyCommand::Enable { key }).and_then(json),
         Call::KeyDisable(OneKey { key }) => engine.keys.change_key(&key.clone(), KeyCommand::Disable { key }).and_then(json),
@@ -45,12 +45,12 @@ pub(crate) fn dispatch(engine: &Engine, call: Call) -> Outcome<Answer> {
             engine.keys.change_key(&key.clone(), KeyCommand::ScheduleDeletion { key, days: days.unwrap_or(30) }).and_then(json)
         }
         Call::KeyCancelDeletion(OneKey { key }) => engine.keys.change_key(&key.clone(), KeyCommand::CancelDeletion { key }).and_then(json),
-        Call::KeyUpdate(args) => engine.keys.update_key(args).and_then(json),
+        Call::KeyUpdate(args) => engine.keys.update_key_call(args).and_then(json),
         Call::KeySetAlias(SetAlias { alias, key, exists }) => {
             engine.keys.change_key(&key.clone(), KeyCommand::SetAlias { alias, key, exists: exists.unwrap_or(false) }).and_then(json)
         }
         Call::KeyDeleteAlias(OneAlias { alias }) => engine.ledger.command(&Command::Key(KeyCommand::DeleteAlias { alias })).and_then(|_| json(Done {})),
-        Call::KeyGrant(args) => engine.keys.new_grant(args).and_then(json),
+        Call::KeyGrant(args) => engine.keys.create_grant_call(args).and_then(json),
         Call::KeyEndGrant(OneGrant { key, grant }) => engine.ledger.command(&Command::Key(KeyCommand::EndGrant { key, grant })).and_then(|_| json(Done {})),
         Call::KeyEncrypt(args) => engine.keys.encrypt_call(args).and_then(json),
         Call::KeyDecrypt(args) => engine.keys.decrypt_call(args).and_then(json),
@@ -59,17 +59,17 @@ pub(crate) fn dispatch(engine: &Engine, call: Call) -> Outcome<Answer> {
         Call::KeyExport(args) => engine.keys.export_call(&args.key).and_then(json),
         Call::KeyImport(args) => engine.keys.import_call(args).and_then(json),
         Call::EncryptionDefaults(_) => json(engine.keys.encryption_defaults()),
-        Call::EncryptionSet(args) => engine.keys.set_encryption(args).and_then(json),
+        Call::EncryptionSet(args) => engine.keys.set_encryption_call(args).and_then(json),
         _ => Err(bad_input("call", "is not about keys", "Report it.")),
     }
 }
 
-fn bytes_of(text: &str, what: &str) -> Outcome<Zeroizing<Vec<u8>>> {
+fn decode_base64(text: &str, what: &str) -> Outcome<Zeroizing<Vec<u8>>> {
     // The error does not repeat the text: it may be a secret.
     BASE64_STANDARD.decode(text).map(Zeroizing::new).map_err(|_| bad_input(what, "is not base64", "Encode the bytes as base64 (RFC 4648)."))
 }
 
-fn validation(value: impl Into<String>, rule: String, hint: &str) -> headrace_control::Problem {
+fn refuse_argument(value: impl Into<String>, rule: String, hint: &str) -> headrace_control::Problem {
     let message = rule.clone();
     bad_input(value, rule, hint).says("ValidationException", message)
 }
@@ -79,6 +79,7 @@ fn grant_view(grant: &Grant) -> KeyGrant {
     KeyGrant { id, grantee, retiring, operations, name, constraints, created_at: lab_time(created_ms) }
 }
 
+/// Returns an alias as the protocol shows it.
 fn alias_view(settings: &Settings, name: &str, alias: &Alias) -> KeyAlias {
     KeyAlias {
         alias: name.to_string(),
@@ -113,13 +114,15 @@ impl Keys {
         }
     }
 
-    pub(crate) fn key_list(&self) -> KeyList {
+    pub(crate) fn list_keys_call(&self) -> KeyList {
         let records: Vec<KeyRecord> = self.ledger.lab(|lab| lab.keys.keys.values().cloned().collect());
         let aliases = self.ledger.lab(|lab| lab.keys.aliases.iter().map(|(name, alias)| alias_view(&lab.settings, name, alias)).collect());
         KeyList { keys: records.iter().map(|record| self.key_view(record)).collect(), aliases }
     }
 
-    pub(crate) fn new_key(&self, args: NewKey) -> Outcome<KeyView> {
+    /// Creates a key, whose material is made here or, with an endpoint in `args`, lies in KMS
+    /// elsewhere.
+    pub(crate) fn create_key_call(&self, args: NewKey) -> Outcome<KeyView> {
         let NewKey { description, policy, tags, kms_endpoint, kms_key, kms_region, kms_profile } = args;
         check_policy(policy.as_deref())?;
         let remote = match (kms_endpoint, kms_key) {
@@ -151,7 +154,8 @@ impl Keys {
         self.key(&id).map(|record| self.key_view(&record))
     }
 
-    pub(crate) fn update_key(&self, args: KeyUpdate) -> Outcome<KeyView> {
+    /// Changes description and policy of a key, or its tags.
+    pub(crate) fn update_key_call(&self, args: KeyUpdate) -> Outcome<KeyView> {
         let KeyUpdate { key, description, policy, set, remove } = args;
         check_policy(policy.as_deref())?;
         if set.is_some() || remove.is_some() {
@@ -164,7 +168,9 @@ impl Keys {
         self.change_key(&key.clone(), KeyCommand::Update { key, description, policy })
     }
 
-    pub(crate) fn new_grant(&self, args: NewGrant) -> Outcome<KeyGrant> {
+    /// Creates a grant with an id that is drawn; returns the earlier grant if one of the same name
+    /// and content exists.
+    pub(crate) fn create_grant_call(&self, args: NewGrant) -> Outcome<KeyGrant> {
         let NewGrant { key, grantee, operations, retiring, name, constraints } = args;
         let mut id = [0u8; 32];
         keyring::draw(&mut id).map_err(|error| from_io("drawing the id of a grant", &error))?;
@@ -178,11 +184,12 @@ impl Keys {
         grant.map(grant_view).ok_or_else(|| refused(ErrorKind::NotFound, id, "is not a grant of this key any more", "Create it again."))
     }
 
+    /// Encrypts up to [`MOST_PLAINTEXT`] bytes, base64, under a key; returns base64.
     pub(crate) fn encrypt_call(&self, args: Encrypt) -> Outcome<Ciphertext> {
-        let plaintext = bytes_of(&args.plaintext, "plaintext")?;
+        let plaintext = decode_base64(&args.plaintext, "plaintext")?;
         if plaintext.is_empty() || plaintext.len() > MOST_PLAINTEXT {
             let rule = format!("what is encrypted has 1 to {MOST_PLAINTEXT} bytes");
-            return Err(validation(format!("{} bytes", plaintext.len()), rule, "Encrypt more with a data key."));
+            return Err(refuse_argument(format!("{} bytes", plaintext.len()), rule, "Encrypt more with a data key."));
         }
         let key = self.usable_key(&args.key)?;
         let sealed = self.keyring.encrypt(&key.id, &plaintext, &args.context.unwrap_or_default())?;
@@ -190,23 +197,25 @@ impl Keys {
     }
 
     pub(crate) fn decrypt_call(&self, args: Decrypt) -> Outcome<Plaintext> {
-        let sealed = bytes_of(&args.ciphertext, "ciphertext")?;
+        let sealed = decode_base64(&args.ciphertext, "ciphertext")?;
         let (key, plaintext) = self.decrypt(&sealed, &args.context.unwrap_or_default(), args.key.as_deref())?;
         Ok(Plaintext { plaintext: BASE64_STANDARD.encode(plaintext.as_slice()), key: self.arn(&key.id) })
     }
 
     pub(crate) fn re_encrypt_call(&self, args: ReEncrypt) -> Outcome<ReEncrypted> {
-        let sealed = bytes_of(&args.ciphertext, "ciphertext")?;
+        let sealed = decode_base64(&args.ciphertext, "ciphertext")?;
         let (source, plaintext) = self.decrypt(&sealed, &args.source_context.unwrap_or_default(), args.source_key.as_deref())?;
         let key = self.usable_key(&args.key)?;
         let sealed = self.keyring.encrypt(&key.id, &plaintext, &args.context.unwrap_or_default())?;
         Ok(ReEncrypted { ciphertext: BASE64_STANDARD.encode(sealed), key: self.arn(&key.id), source_key: self.arn(&source.id) })
     }
 
+    /// Draws a data key, and returns it encrypted under a key and, if that is asked for, in the
+    /// clear; both in base64.
     pub(crate) fn data_key_call(&self, args: DataKeyRequest) -> Outcome<DataKey> {
         let bytes = args.bytes.unwrap_or(32);
         if !(1..=MOST_DATA_KEY).contains(&bytes) {
-            return Err(validation(bytes.to_string(), format!("a data key has 1 to {MOST_DATA_KEY} bytes"), "Use 32 for AES-256."));
+            return Err(refuse_argument(bytes.to_string(), format!("a data key has 1 to {MOST_DATA_KEY} bytes"), "Use 32 for AES-256."));
         }
         let key = self.usable_key(&args.key)?;
         let mut data_key = Zeroizing::new(vec![0u8; bytes]);
@@ -216,6 +225,7 @@ impl Keys {
         Ok(DataKey { ciphertext: BASE64_STANDARD.encode(sealed), plaintext, key: self.arn(&key.id) })
     }
 
+    /// Returns the material of a key, in base64; refuses a key that lies in KMS elsewhere.
     pub(crate) fn export_call(&self, key: &str) -> Outcome<ExportedKey> {
         let record = self.usable_key(key)?;
         let Some(material) = self.keyring.export(&record.id)? else {
@@ -227,9 +237,10 @@ impl Keys {
         Ok(ExportedKey { id, arn, description, material: BASE64_STANDARD.encode(material.as_slice()) })
     }
 
+    /// Adds a key that another lab exported, under its id there.
     pub(crate) fn import_call(&self, args: ImportKey) -> Outcome<KeyView> {
         let text = Zeroizing::new(args.material);
-        let decoded = bytes_of(&text, "material")?;
+        let decoded = decode_base64(&text, "material")?;
         let hint = "Give a file that `headrace lab key export` wrote.";
         let material: &[u8; KEY_BYTES] = decoded.as_slice().try_into().map_err(|_| bad_input("material", format!("does not have {KEY_BYTES} bytes"), hint))?;
         if !keyring::is_id(&args.id) {
@@ -246,7 +257,9 @@ impl Keys {
         })
     }
 
-    pub(crate) fn set_encryption(&self, args: SetEncryption) -> Outcome<EncryptionDefaults> {
+    /// Sets the default key and whether new volumes are encrypted by default; "" and [`EBS_ALIAS`]
+    /// stand for the key that EBS makes for itself.
+    pub(crate) fn set_encryption_call(&self, args: SetEncryption) -> Outcome<EncryptionDefaults> {
         if let Some(key) = args.key {
             let key = Some(key).filter(|key| !key.is_empty() && key != EBS_ALIAS);
             self.ledger.command(&Command::Key(KeyCommand::SetDefault { key }))?;
@@ -263,16 +276,17 @@ fn region_of(key: &str) -> Option<String> {
     key.strip_prefix("arn:")?.split(':').nth(2).map(str::to_string)
 }
 
+/// Checks that the policy of a key is an object of JSON.
 fn check_policy(policy: Option<&str>) -> Outcome<()> {
     let Some(policy) = policy.filter(|policy| !policy.is_empty()) else { return Ok(()) };
     match serde_json::from_str::<serde_json::Value>(policy) {
         Ok(serde_json::Value::Object(_)) => Ok(()),
-        Ok(_) => Err(malformed_policy("it is not an object".to_string())),
-        Err(error) => Err(malformed_policy(error.to_string())),
+        Ok(_) => Err(refuse_policy("it is not an object".to_string())),
+        Err(error) => Err(refuse_policy(error.to_string())),
     }
 }
 
-fn malformed_policy(what: String) -> headrace_control::Problem {
+fn refuse_policy(what: String) -> headrace_control::Problem {
     let problem = bad_input("policy", format!("is not a policy document: {what}"), "Write it as JSON, with Version and Statement.");
     problem.says("MalformedPolicyDocumentException", format!("The policy document is malformed: {what}"))
 }

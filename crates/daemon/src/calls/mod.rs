@@ -36,7 +36,8 @@ pub enum After {
     Down,
 }
 
-fn read(name: &str, args: Arguments) -> Outcome<Call> {
+/// Reads a call from its name and arguments.
+fn parse_call(name: &str, args: Arguments) -> Outcome<Call> {
     if CALLS.iter().all(|entry| entry.name != name) {
         let names: Vec<&str> = CALLS.iter().map(|entry| entry.name).collect();
         return Err(bad_input(name, "is not a call of this protocol", format!("The calls are {}.", names.join(", "))));
@@ -53,9 +54,9 @@ pub fn answer(engine: &Arc<Engine>, name: &str, args: Arguments, token: Option<S
     }
     let token = token.map(|token| ClientToken { token, request: request_of(name, &args) });
     // Rules judge the present state: the events that are due by now come first.
-    let outcome = engine.pass_due().and_then(|()| read(name, args)).and_then(|call| {
+    let outcome = engine.pass_due().and_then(|()| parse_call(name, args)).and_then(|call| {
         let down = matches!(call, Call::LabDown(_)) && !dry_run;
-        Ok((down, once(engine, call, token, dry_run)?))
+        Ok((down, answer_once(engine, call, token, dry_run)?))
     });
     match outcome {
         Ok((true, value)) => (Ok(value), After::Down),
@@ -74,7 +75,9 @@ fn request_of(name: &str, args: &Arguments) -> String {
     format!("{name} {hex}")
 }
 
-fn once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: bool) -> Outcome<Answer> {
+/// Does a call, or returns what it did before if its token was used before. A dry run ends with the
+/// problem that says it would have been done.
+fn answer_once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: bool) -> Outcome<Answer> {
     if dry_run && acts_without_a_decision(&call) {
         let hint = "Leave dry_run out.";
         return Err(refused(ErrorKind::Unsupported, "dry_run", "this call works on the devices at once and cannot be tried", hint));
@@ -84,7 +87,7 @@ fn once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: b
         _ => Ok(None),
     };
     if let Some(used) = used(&token)? {
-        return repeated(engine, &call, used.subject.as_deref());
+        return repeat_answer(engine, &call, used.subject.as_deref());
     }
     let again = call.clone();
     let outcome = envelope::under(Envelope { token: token.clone(), dry_run }, || dispatch(engine, call));
@@ -92,7 +95,7 @@ fn once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: b
         Ok(_) if dry_run => Err(envelope::dry_run_passed()),
         // Meanwhile the same call came on another connection, and was first.
         Err(problem) if problem.kind == ErrorKind::IdempotentParameterMismatch => match used(&token)? {
-            Some(used) => repeated(engine, &again, used.subject.as_deref()),
+            Some(used) => repeat_answer(engine, &again, used.subject.as_deref()),
             None => Err(problem),
         },
         outcome => outcome,
@@ -117,10 +120,10 @@ fn acts_without_a_decision(call: &Call) -> bool {
 
 /// Returns the answer to a call that was done before under its token: what it made or changed, as
 /// it is now.
-fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome<Answer> {
+fn repeat_answer(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome<Answer> {
     let Some(subject) = subject else { return json(Done {}) };
     if subject.starts_with("snap-") {
-        return snapshots::repeated(engine, subject);
+        return snapshots::repeat_answer(engine, subject);
     }
     if let Ok(key) = engine.keys.key(subject) {
         return json(engine.keys.key_view(&key));
@@ -133,42 +136,43 @@ fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome
     }
 }
 
+/// Does a call and returns its answer.
 fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
-    let described = |record: VolumeRecord| json(engine.volumes.view(&record));
+    let show = |record: VolumeRecord| json(engine.volumes.view(&record));
     match call {
         Call::LabStatus(_) => json(engine.status()),
         Call::LabCalls(_) => json(CallNames { calls: CALLS.iter().map(|entry| entry.name.to_string()).collect() }),
         Call::LabDown(args) => engine.shut_down(args.force.unwrap_or(false)).and_then(|()| json(Done {})),
         Call::MetricsTotals(_) => json(engine.volumes.totals()),
-        Call::VolumeCreate(args) => create(engine, args).and_then(described),
-        Call::VolumeCopy(args) => copy(engine, args).and_then(described),
-        Call::VolumeList(args) => list(engine, args),
+        Call::VolumeCreate(args) => create_volume(engine, args).and_then(show),
+        Call::VolumeCopy(args) => copy_volume(engine, args).and_then(show),
+        Call::VolumeList(args) => list_volumes(engine, args),
         Call::VolumeChanges(args) => changes::volumes(engine, &args),
         Call::SnapshotChanges(args) => changes::snapshots(engine, &args),
-        Call::VolumeDescribe(args) => engine.ledger.find(&args.volume).and_then(described),
+        Call::VolumeDescribe(args) => engine.ledger.find(&args.volume).and_then(show),
         Call::VolumeDelete(args) => engine.volumes.delete(&args.volume).and_then(|()| json(Done {})),
-        Call::VolumeAttach(args) => attach(engine, args).and_then(described),
-        Call::VolumeDetach(args) => detach(engine, args).and_then(described),
+        Call::VolumeAttach(args) => attach(engine, args).and_then(show),
+        Call::VolumeDetach(args) => detach(engine, args).and_then(show),
         Call::VolumeModify(args) => modify(engine, args),
-        Call::VolumeModifications(args) => modifications(engine, args.volume.as_deref()),
-        Call::VolumeAttributes(args) => attributes(engine, args).and_then(described),
+        Call::VolumeModifications(args) => list_modifications(engine, args.volume.as_deref()),
+        Call::VolumeAttributes(args) => set_attributes(engine, args).and_then(show),
         Call::ResourceTag(args) => tag_resources(engine, args),
-        Call::VolumeTag(args) => tag(engine, args).and_then(described),
+        Call::VolumeTag(args) => tag_volume(engine, args).and_then(show),
         Call::VolumeBalance(args) => engine.volumes.balance_view(&args.volume).and_then(json),
         Call::VolumeSetBalance(args) => set_balance(engine, &args).and_then(|()| engine.volumes.balance_view(&args.volume)).and_then(json),
         Call::VolumeRestoreBalance(args) => restore_balance(engine, &args),
-        Call::VolumeFault(args) => engine.volumes.fault(&args).and_then(|set| json(FaultAnswer { fault: engine.volumes.fault_view(&set) })),
-        Call::VolumeFaults(args) => faults(engine, &args.volume),
+        Call::VolumeFault(args) => engine.volumes.set_fault(&args).and_then(|set| json(FaultAnswer { fault: engine.volumes.fault_view(&set) })),
+        Call::VolumeFaults(args) => list_faults(engine, &args.volume),
         Call::VolumeClearFault(args) => engine.volumes.clear_faults(&args.volume, args.fault.as_deref()).and_then(|cleared| json(Cleared { cleared })),
-        Call::VolumeFailMember(OneMember { volume, member }) => engine.volumes.member(&Command::FailMember { volume, member }).and_then(described),
-        Call::VolumeSlowMember(args) => engine.volumes.member(&slow_member(args)).and_then(described),
-        Call::VolumeRestoreMember(OneMember { volume, member }) => engine.volumes.member(&Command::RestoreMember { volume, member }).and_then(described),
+        Call::VolumeFailMember(OneMember { volume, member }) => engine.volumes.change_member(&Command::FailMember { volume, member }).and_then(show),
+        Call::VolumeSlowMember(args) => engine.volumes.change_member(&slow_member(args)).and_then(show),
+        Call::VolumeRestoreMember(OneMember { volume, member }) => engine.volumes.change_member(&Command::RestoreMember { volume, member }).and_then(show),
         Call::VolumeReplaceMember(ReplaceMember { volume, member, mib_s }) => {
-            engine.volumes.member(&Command::ReplaceMember { volume, member, mib_s }).and_then(described)
+            engine.volumes.change_member(&Command::ReplaceMember { volume, member, mib_s }).and_then(show)
         }
-        Call::VolumeMetrics(args) => metrics(engine, &args),
-        Call::VolumeRecord(args) => record(engine, args),
-        Call::VolumeRecordStop(args) => record_stop(engine, &args.volume),
+        Call::VolumeMetrics(args) => list_metric_rows(engine, &args),
+        Call::VolumeRecord(args) => start_recording(engine, args),
+        Call::VolumeRecordStop(args) => stop_recording(engine, &args.volume),
         other => dispatch_watched(engine, other),
     }
 }
@@ -197,7 +201,8 @@ fn dispatch_watched(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     }
 }
 
-fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
+/// Creates a volume, and begins to load it in the background where that is due.
+fn create_volume(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
     let record = engine.volumes.create(CreateRequest {
         spec: args.spec.unwrap_or_default(),
         volume_type: args.volume_type,
@@ -221,7 +226,8 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
     Ok(record)
 }
 
-fn copy(engine: &Arc<Engine>, args: CopyVolume) -> Outcome<VolumeRecord> {
+/// Begins a copy of a volume, and returns its record, in status creating.
+fn copy_volume(engine: &Arc<Engine>, args: CopyVolume) -> Outcome<VolumeRecord> {
     engine.workers.copy_volume(CreateRequest {
         name: args.name,
         tags: args.tags.unwrap_or_default(),
@@ -248,7 +254,7 @@ fn detach(engine: &Arc<Engine>, args: Detach) -> Outcome<VolumeRecord> {
     engine.volumes.detach(&volume, DetachRequest { force: force.unwrap_or(false), instance, name }, waits.unwrap_or(false))
 }
 
-fn attributes(engine: &Arc<Engine>, args: Attributes) -> Outcome<VolumeRecord> {
+fn set_attributes(engine: &Arc<Engine>, args: Attributes) -> Outcome<VolumeRecord> {
     let Attributes { volume, auto_enable_io, delete_on_termination } = args;
     engine.ledger.command(&Command::SetAttributes { volume: volume.clone(), auto_enable_io, delete_on_termination })?;
     engine.ledger.find(&volume)
@@ -267,12 +273,13 @@ fn modify(engine: &Arc<Engine>, args: Modify) -> Outcome<Answer> {
     json(engine.volumes.modification_view(&record, &modification))
 }
 
-fn modifications(engine: &Arc<Engine>, volume: Option<&str>) -> Outcome<Answer> {
+fn list_modifications(engine: &Arc<Engine>, volume: Option<&str>) -> Outcome<Answer> {
     let modifications = engine.volumes.modifications(volume)?;
     json(Modifications { modifications: modifications.iter().map(|(record, modification)| engine.volumes.modification_view(record, modification)).collect() })
 }
 
-fn tag(engine: &Arc<Engine>, args: Tag) -> Outcome<VolumeRecord> {
+/// Sets and removes tags of a volume, and returns its record afterwards.
+fn tag_volume(engine: &Arc<Engine>, args: Tag) -> Outcome<VolumeRecord> {
     let Tag { volume, set, remove } = args;
     let (set, remove) = (set.unwrap_or_default(), remove.unwrap_or_default());
     // The volume is passed by its id: a name may look like the id of another type of resource.
@@ -281,7 +288,7 @@ fn tag(engine: &Arc<Engine>, args: Tag) -> Outcome<VolumeRecord> {
     engine.ledger.find(&volume)
 }
 
-fn faults(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
+fn list_faults(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
     let faults = engine.volumes.faults(volume)?;
     json(Faults { faults: faults.iter().map(|fault| engine.volumes.fault_view(fault)).collect() })
 }
@@ -291,7 +298,8 @@ fn slow_member(args: SlowMember) -> Command {
     Command::SlowMember { volume, member, caps_percent: caps_percent.unwrap_or(100.0), extra_ms: extra_ms.unwrap_or(0.0) }
 }
 
-fn list(engine: &Arc<Engine>, args: SomeVolumes) -> Outcome<Answer> {
+/// Lists the volumes that are named, or a page of all volumes by id.
+fn list_volumes(engine: &Arc<Engine>, args: SomeVolumes) -> Outcome<Answer> {
     let after = match args.after {
         Some(after) => Bound::Excluded(after.parse::<VolumeId>()?),
         None => Bound::Unbounded,
@@ -312,6 +320,7 @@ fn set_balance(engine: &Arc<Engine>, args: &SetBalance) -> Outcome<()> {
     Ok(())
 }
 
+/// Sets the credit balances, percent, that an earlier `volume.balance` answered.
 fn restore_balance(engine: &Arc<Engine>, args: &RestoreBalance) -> Outcome<Answer> {
     let wrong = || bad_input("state", "is not what volume.balance gives", "Give the `state` of `headrace volume balance --save`.");
     if args.state["format"] != view::BALANCE_FORMAT {
@@ -330,7 +339,9 @@ fn restore_balance(engine: &Arc<Engine>, args: &RestoreBalance) -> Outcome<Answe
     engine.volumes.balance_view(&args.volume).and_then(json)
 }
 
-fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Answer> {
+/// Lists rows of a volume or member, one a second or a minute; also of a volume that was deleted,
+/// by its id.
+fn list_metric_rows(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Answer> {
     // The rows of a deleted volume are found by its id.
     let volume = match engine.ledger.find(&args.volume) {
         Ok(record) => record.id.to_string(),
@@ -346,7 +357,9 @@ fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Answer> {
     json(MetricsRows { columns: COLUMNS.iter().map(ToString::to_string).collect(), rows: rows.iter().map(|row| row.to_json()).collect() })
 }
 
-fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Answer> {
+/// Begins the record of all requests, in the given file or in one in the folder `records` of the
+/// lab.
+fn start_recording(engine: &Arc<Engine>, args: Record) -> Outcome<Answer> {
     let volume = engine.ledger.find(&args.volume)?;
     engine.volumes.device_number(&volume)?;
     let path = match args.path {
@@ -355,10 +368,11 @@ fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Answer> {
         None => engine.volumes.folder.join("records").join(format!("{}-{}.rec", volume.id, lab_time(engine.ledger.lab_ms()).replace(':', ""))),
     };
     engine.volumes.devices.record(&path).map_err(|error| from_io(format!("recording to {}", path.display()), &error))?;
-    json(RecordStarted { path: text_of(&path) })
+    json(RecordStarted { path: path_text(&path) })
 }
 
-fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
+/// Ends the record, and returns its file and the number of its requests.
+fn stop_recording(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
     // The record is of the whole lab; a name that no volume has is still a mistake of the caller.
     engine.ledger.find(volume)?;
     let hint = "Begin one with `headrace volume record VOL start`.";
@@ -366,9 +380,9 @@ fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
     let (path, outcome) = stopped.ok_or_else(|| refused(ErrorKind::IncorrectState, "record", "none is being written", hint))?;
     let hint = "The record ends early, and the volumes went on. Free space there, or name another place with --to.";
     let requests = outcome.map_err(|error| could_not(path.display().to_string(), format!("the record is not whole: {error}"), hint))?;
-    json(RecordStopped { path: text_of(&path), requests })
+    json(RecordStopped { path: path_text(&path), requests })
 }
 
-fn text_of(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.display().to_string()
 }

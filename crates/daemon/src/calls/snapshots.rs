@@ -29,73 +29,74 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     let command = |command: SnapshotCommand| engine.ledger.command(&Command::Snapshot(command));
     match call {
         Call::SnapshotCreate(CreateSnapshot { volume, description, tags }) => {
-            let request = request(vec![volume], description, tags, false);
+            let request = snapshot_request(vec![volume], description, tags, false);
             let ids = engine.workers.create_snapshots(request)?;
-            describe(engine, &ids[0])
+            describe_snapshot(engine, &ids[0])
         }
         Call::SnapshotCreateMany(CreateSnapshots { volumes, description, tags, copy_tags }) => {
-            let ids = engine.workers.create_snapshots(request(volumes, description, tags, copy_tags.unwrap_or(false)))?;
+            let ids = engine.workers.create_snapshots(snapshot_request(volumes, description, tags, copy_tags.unwrap_or(false)))?;
             let now_ms = engine.ledger.lab_ms();
             let all = engine.ledger.lab(|lab| {
                 lab.snapshots
                     .records
                     .values()
                     .filter(|record| ids.contains(&record.id))
-                    .map(|record| view(&lab.settings, &lab.snapshots, record, now_ms))
+                    .map(|record| snapshot_view(&lab.settings, &lab.snapshots, record, now_ms))
                     .collect()
             });
             json(SnapshotList { snapshots: all, next: None })
         }
-        Call::SnapshotList(args) => list(engine, &args),
-        Call::SnapshotDescribe(args) => find(engine, &args.snapshot).and_then(|id| describe(engine, &id)),
+        Call::SnapshotList(args) => list_snapshots(engine, &args),
+        Call::SnapshotDescribe(args) => find_snapshot(engine, &args.snapshot).and_then(|id| describe_snapshot(engine, &id)),
         Call::SnapshotDelete(args) => engine.snapshots.delete_snapshot(&args.snapshot).and_then(|()| json(Done {})),
         Call::SnapshotCopy(CopySnapshot { snapshot, store, region, encrypted, kms_key, description, tags }) => {
             let store = store.map_or_else(|| store_of(engine, region.as_deref()), |store| Ok(Some(store)))?;
             let request = CopyRequest { snapshot, store, description, tags: tags.unwrap_or_default(), ..CopyRequest::default() };
-            engine.snapshots.copy_snapshot(request, encrypted, kms_key).and_then(|id| describe(engine, &id))
+            engine.snapshots.copy_snapshot(request, encrypted, kms_key).and_then(|id| describe_snapshot(engine, &id))
         }
         Call::SnapshotOffer(args) => engine.snapshots.offer_snapshot(&args.snapshot).and_then(json),
         Call::SnapshotShare(ShareSnapshot { snapshot, add, remove }) => {
             command(SnapshotCommand::Share { snapshot: snapshot.clone(), add: add.unwrap_or_default(), remove: remove.unwrap_or_default() })?;
-            find(engine, &snapshot).and_then(|id| describe(engine, &id))
+            find_snapshot(engine, &snapshot).and_then(|id| describe_snapshot(engine, &id))
         }
         Call::SnapshotLock(args) => {
             let snapshot = args.snapshot.clone();
             command(SnapshotCommand::Lock(lock_request(args)?))?;
-            find(engine, &snapshot).and_then(|id| describe(engine, &id))
+            find_snapshot(engine, &snapshot).and_then(|id| describe_snapshot(engine, &id))
         }
         Call::SnapshotUnlock(OneSnapshot { snapshot }) => {
             command(SnapshotCommand::Unlock { snapshot: snapshot.clone() })?;
-            find(engine, &snapshot).and_then(|id| describe(engine, &id))
+            find_snapshot(engine, &snapshot).and_then(|id| describe_snapshot(engine, &id))
         }
         Call::SnapshotRecover(OneSnapshot { snapshot }) => {
             command(SnapshotCommand::Recover { snapshot: snapshot.clone() })?;
-            find(engine, &snapshot).and_then(|id| describe(engine, &id))
+            find_snapshot(engine, &snapshot).and_then(|id| describe_snapshot(engine, &id))
         }
         Call::SnapshotSetFastRestore(args) => set_fast_restore(engine, &args),
         Call::SnapshotFastRestores(_) => {
             let now_ms = engine.ledger.lab_ms();
-            let all = engine.ledger.lab(|lab| fast_restores(&lab.snapshots, now_ms, |_, _| true));
+            let all = engine.ledger.lab(|lab| list_fast_restores(&lab.snapshots, now_ms, |_, _| true));
             json(FastRestores { fast_restores: all, failures: Vec::new() })
         }
-        other => settings_and_blocks(engine, other),
+        other => dispatch_settings_and_blocks(engine, other),
     }
 }
 
-fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
+/// Answers a call about retention rules, schedules, regions, or blocks of a snapshot or a volume.
+fn dispatch_settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     let command = |command: SnapshotCommand| engine.ledger.command(&Command::Snapshot(command));
     match call {
         Call::SnapshotSetRule(RetentionRuleView { name, days, tags, description }) => {
             let rule = RetentionRule { name, days, tags: tags.unwrap_or_default(), description: description.unwrap_or_default() };
-            command(SnapshotCommand::SetRule { rule }).and_then(|_| rules(engine))
+            command(SnapshotCommand::SetRule { rule }).and_then(|_| list_rules(engine))
         }
         Call::SnapshotDeleteRule(OneName { name }) => command(SnapshotCommand::DeleteRule { rule: name }).and_then(|_| json(Done {})),
-        Call::SnapshotRules(_) => rules(engine),
-        Call::SnapshotSetSchedule(args) => command(SnapshotCommand::SetSchedule(schedule_request(args))).and_then(|_| schedules(engine)),
+        Call::SnapshotRules(_) => list_rules(engine),
+        Call::SnapshotSetSchedule(args) => command(SnapshotCommand::SetSchedule(schedule_request(args))).and_then(|_| list_schedules(engine)),
         Call::SnapshotDeleteSchedule(OneName { name }) => command(SnapshotCommand::DeleteSchedule { schedule: name }).and_then(|_| json(Done {})),
-        Call::SnapshotSchedules(_) => schedules(engine),
-        Call::SnapshotSetRegion(SetRegion { region, store }) => command(SnapshotCommand::SetRegion { region, store }).and_then(|_| regions(engine)),
-        Call::SnapshotRegions(_) => regions(engine),
+        Call::SnapshotSchedules(_) => list_schedules(engine),
+        Call::SnapshotSetRegion(SetRegion { region, store }) => command(SnapshotCommand::SetRegion { region, store }).and_then(|_| list_regions(engine)),
+        Call::SnapshotRegions(_) => list_regions(engine),
         Call::SnapshotBlocks(args) => {
             let limit = args.limit.unwrap_or(PAGE).clamp(1, MOST_BLOCKS);
             engine.snapshots.snapshot_blocks(&args.snapshot, args.since.as_deref(), args.start.unwrap_or(0), limit).and_then(json)
@@ -103,10 +104,10 @@ fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
         Call::SnapshotGetBlock(args) => engine.snapshots.snapshot_block(&args.snapshot, args.block, args.block_token.as_deref()).and_then(json),
         Call::SnapshotStart(StartSnapshot { size_gib, parent, description, tags, encrypted, kms_key }) => {
             let request = DirectRequest { size_gib, parent, description: description.unwrap_or_default(), tags: tags.unwrap_or_default(), key: None };
-            engine.snapshots.start_snapshot(request, encrypted, kms_key).and_then(|id| describe(engine, &id))
+            engine.snapshots.start_snapshot(request, encrypted, kms_key).and_then(|id| describe_snapshot(engine, &id))
         }
         Call::SnapshotPutBlock(args) => engine.snapshots.put_block(&args).and_then(|()| json(Done {})),
-        Call::SnapshotFinish(args) => engine.snapshots.finish_snapshot(&args).and_then(|id| describe(engine, &id)),
+        Call::SnapshotFinish(args) => engine.snapshots.finish_snapshot(&args).and_then(|id| describe_snapshot(engine, &id)),
         Call::VolumeCold(args) => {
             engine.volumes.cold_blocks(&args.volume, args.start.unwrap_or(0), args.limit.unwrap_or(MOST_BLOCKS).clamp(1, MOST_BLOCKS)).and_then(json)
         }
@@ -114,10 +115,16 @@ fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     }
 }
 
-fn request(volumes: Vec<String>, description: Option<String>, tags: Option<std::collections::BTreeMap<String, String>>, copy_tags: bool) -> SnapshotRequest {
+fn snapshot_request(
+    volumes: Vec<String>,
+    description: Option<String>,
+    tags: Option<std::collections::BTreeMap<String, String>>,
+    copy_tags: bool,
+) -> SnapshotRequest {
     SnapshotRequest { volumes, description: description.unwrap_or_default(), tags: tags.unwrap_or_default(), copy_tags }
 }
 
+/// Converts the arguments of a call to a request for a schedule.
 fn schedule_request(args: SetSchedule) -> ScheduleRequest {
     let SetSchedule { name, target_tags, interval_s, keep, keep_days, tags, copy_tags, disabled } = args;
     ScheduleRequest {
@@ -132,6 +139,7 @@ fn schedule_request(args: SetSchedule) -> ScheduleRequest {
     }
 }
 
+/// Converts the arguments of a call to a request for a lock; fails if mode or time cannot be read.
 fn lock_request(args: LockSnapshot) -> Outcome<LockRequest> {
     let mode = match args.mode.as_str() {
         "governance" => LockMode::Governance,
@@ -147,25 +155,28 @@ fn lock_request(args: LockSnapshot) -> Outcome<LockRequest> {
 }
 
 /// Returns the answer to a call that was done before under its token.
-pub(crate) fn repeated(engine: &Engine, snapshot: &str) -> Outcome<Answer> {
-    find(engine, snapshot).and_then(|id| describe(engine, &id))
+pub(crate) fn repeat_answer(engine: &Engine, snapshot: &str) -> Outcome<Answer> {
+    find_snapshot(engine, snapshot).and_then(|id| describe_snapshot(engine, &id))
 }
 
 /// Returns a snapshot that is not in the recycle bin.
-fn find(engine: &Engine, snapshot: &str) -> Outcome<SnapshotId> {
+fn find_snapshot(engine: &Engine, snapshot: &str) -> Outcome<SnapshotId> {
     engine.ledger.lab(|lab| lab.snapshots.find(snapshot).map(|record| record.id.clone())).map_err(Problem::from)
 }
 
-fn describe(engine: &Engine, id: &SnapshotId) -> Outcome<Answer> {
+/// Returns the answer with a snapshot, which may be in the recycle bin.
+fn describe_snapshot(engine: &Engine, id: &SnapshotId) -> Outcome<Answer> {
     let now_ms = engine.ledger.lab_ms();
-    let view = engine.ledger.lab(|lab| lab.snapshots.records.get(id).map(|record| view(&lab.settings, &lab.snapshots, record, now_ms)));
+    let view = engine.ledger.lab(|lab| lab.snapshots.records.get(id).map(|record| snapshot_view(&lab.settings, &lab.snapshots, record, now_ms)));
     match view {
         Some(view) => json(view),
         None => Err(bad_input(id.as_str(), "was deleted meanwhile", "See `headrace snapshot list`.")),
     }
 }
 
-fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
+/// Lists a page of the snapshots that the filters match, by id: those in the recycle bin, or all
+/// others.
+fn list_snapshots(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
     let now_ms = engine.ledger.lab_ms();
     let limit = args.limit.unwrap_or(PAGE).clamp(1, MOST_PAGE);
     let in_bin = args.bin.unwrap_or(false);
@@ -175,7 +186,10 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
             let all = &lab.snapshots;
             if let Some(names) = args.snapshots.as_ref().filter(|_| !in_bin) {
                 let records = names.iter().map(|snapshot| all.find(snapshot)).collect::<Result<Vec<_>, _>>()?;
-                return Ok(SnapshotList { snapshots: records.into_iter().map(|record| view(&lab.settings, all, record, now_ms)).collect(), next: None });
+                return Ok(SnapshotList {
+                    snapshots: records.into_iter().map(|record| snapshot_view(&lab.settings, all, record, now_ms)).collect(),
+                    next: None,
+                });
             }
             // A volume that is gone still has its snapshots.
             let volume = args.volume.as_ref().map(|volume| lab.find(volume).map_or_else(|_| volume.clone(), |record| record.id.to_string()));
@@ -185,12 +199,12 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
             };
             let matches = |record: &&SnapshotRecord| {
                 all.bin.contains_key(&record.id) == in_bin
-                    && volume.as_ref().is_none_or(|volume| record.of.volume.as_ref().is_some_and(|id| id.as_str() == volume))
+                    && volume.as_ref().is_none_or(|volume| record.properties.volume.as_ref().is_some_and(|id| id.as_str() == volume))
                     && args.state.as_ref().is_none_or(|state| record.state.as_str() == state)
                     && args.snapshots.as_ref().is_none_or(|names| names.iter().any(|id| id == record.id.as_str()))
             };
             let mut records = all.records.range((from, Bound::Unbounded)).map(|(_, record)| record).filter(matches);
-            let snapshots: Vec<SnapshotView> = records.by_ref().take(limit).map(|record| view(&lab.settings, all, record, now_ms)).collect();
+            let snapshots: Vec<SnapshotView> = records.by_ref().take(limit).map(|record| snapshot_view(&lab.settings, all, record, now_ms)).collect();
             let next = records.next().and(snapshots.last()).map(|last| last.id.clone());
             Ok(SnapshotList { snapshots, next })
         })
@@ -198,25 +212,25 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
 }
 
 /// Returns a snapshot as callers see it.
-pub(super) fn view(settings: &Settings, all: &Snapshots, record: &SnapshotRecord, now_ms: u64) -> SnapshotView {
-    let (source, copy_of) = match &record.of.source {
+pub(super) fn snapshot_view(settings: &Settings, all: &Snapshots, record: &SnapshotRecord, now_ms: u64) -> SnapshotView {
+    let (source, copy_of) = match &record.properties.source {
         SnapshotSource::Volume => ("volume", None),
         SnapshotSource::Copy { snapshot, .. } => ("copy", Some(snapshot.to_string())),
         SnapshotSource::Direct { .. } => ("direct", None),
     };
     SnapshotView {
         id: record.id.to_string(),
-        volume: record.of.volume.as_ref().map(ToString::to_string),
-        size_gib: record.of.size_gib,
+        volume: record.properties.volume.as_ref().map(ToString::to_string),
+        size_gib: record.properties.size_gib,
         state: record.state.as_str().to_string(),
         error: record.error.clone(),
         progress_percent: record.progress_percent,
         started_at: lab_time(record.started_ms),
         completed_at: record.completed_ms.map(lab_time),
-        description: record.of.description.clone(),
-        tags: record.of.tags.clone(),
-        encrypted: record.of.encryption.is_some(),
-        kms_key: record.of.encryption.as_ref().map(|key| key_arn(settings, &key.key)),
+        description: record.properties.description.clone(),
+        tags: record.properties.tags.clone(),
+        encrypted: record.properties.encryption.is_some(),
+        kms_key: record.properties.encryption.as_ref().map(|key| key_arn(settings, &key.key)),
         source: source.to_string(),
         copy_of,
         parent: record.parent.as_ref().map(ToString::to_string),
@@ -224,10 +238,11 @@ pub(super) fn view(settings: &Settings, all: &Snapshots, record: &SnapshotRecord
         lock: record.lock.as_ref().map(|lock| lock_view(lock, now_ms)),
         shared_with: record.shared_with.clone(),
         bin: all.bin.get(&record.id).map(|bin| BinView { entered_at: lab_time(bin.entered_ms), exit_at: lab_time(bin.exit_ms), rule: bin.rule.clone() }),
-        schedule: record.of.schedule.clone(),
+        schedule: record.properties.schedule.clone(),
     }
 }
 
+/// Returns a lock as callers see it at a lab time.
 fn lock_view(lock: &SnapshotLock, now_ms: u64) -> LockView {
     LockView {
         state: lock.state(now_ms).to_string(),
@@ -240,6 +255,8 @@ fn lock_view(lock: &SnapshotLock, now_ms: u64) -> LockView {
     }
 }
 
+/// Switches fast restore of each snapshot on or off in each zone, and lists what was switched and
+/// what was refused.
 fn set_fast_restore(engine: &Arc<Engine>, args: &SetFastRestore) -> Outcome<Answer> {
     let zones = args.zones.clone().unwrap_or_else(|| vec![engine.ledger.lab(|lab| lab.settings.zone())]);
     let (mut done, mut failures) = (Vec::new(), Vec::new());
@@ -260,15 +277,17 @@ fn set_fast_restore(engine: &Arc<Engine>, args: &SetFastRestore) -> Outcome<Answ
     }
     let now_ms = engine.ledger.lab_ms();
     let is_done = |snapshot: &str, zone: &str| done.iter().any(|(id, at)| id == snapshot && at == zone);
-    let fast_restores = engine.ledger.lab(|lab| fast_restores(&lab.snapshots, now_ms, is_done));
+    let fast_restores = engine.ledger.lab(|lab| list_fast_restores(&lab.snapshots, now_ms, is_done));
     json(FastRestores { fast_restores, failures })
 }
 
-fn fast_restores(all: &Snapshots, now_ms: u64, matches: impl Fn(&str, &str) -> bool) -> Vec<FastRestoreView> {
+fn list_fast_restores(all: &Snapshots, now_ms: u64, matches: impl Fn(&str, &str) -> bool) -> Vec<FastRestoreView> {
     let each = all.fast.iter().flat_map(|(id, zones)| zones.iter().map(move |(zone, fast)| (id, zone, fast)));
     each.filter(|(id, zone, _)| matches(id.as_str(), zone)).map(|(id, zone, fast)| fast_view(id, zone, fast, now_ms)).collect()
 }
 
+/// Returns fast restore of a snapshot in a zone as callers see it; its credits are those at
+/// `now_ms`.
 fn fast_view(id: &SnapshotId, zone: &str, fast: &FastRestore, now_ms: u64) -> FastRestoreView {
     let [enabling_at, optimizing_at, enabled_at, disabling_at, disabled_at] = fast.entered_ms.map(|ms| ms.map(lab_time));
     FastRestoreView {
@@ -285,7 +304,7 @@ fn fast_view(id: &SnapshotId, zone: &str, fast: &FastRestore, now_ms: u64) -> Fa
     }
 }
 
-fn regions(engine: &Engine) -> Outcome<Answer> {
+fn list_regions(engine: &Engine) -> Outcome<Answer> {
     json(Regions { regions: engine.ledger.lab(|lab| lab.snapshots.regions.clone()) })
 }
 
@@ -301,13 +320,14 @@ fn store_of(engine: &Engine, region: Option<&str>) -> Outcome<Option<String>> {
     Err(problem.says("InvalidParameterValue", format!("Invalid value '{region}' for sourceRegion: the lab knows no object store of that region.")))
 }
 
-fn rules(engine: &Engine) -> Outcome<Answer> {
+fn list_rules(engine: &Engine) -> Outcome<Answer> {
     let rules = engine.ledger.lab(|lab| lab.snapshots.rules.values().cloned().collect::<Vec<_>>());
     let view = |rule: RetentionRule| RetentionRuleView { name: rule.name, days: rule.days, tags: Some(rule.tags), description: Some(rule.description) };
     json(RetentionRules { rules: rules.into_iter().map(view).collect() })
 }
 
-fn schedules(engine: &Engine) -> Outcome<Answer> {
+/// Returns the answer with all schedules.
+fn list_schedules(engine: &Engine) -> Outcome<Answer> {
     let schedules = engine.ledger.lab(|lab| lab.snapshots.schedules.values().cloned().collect::<Vec<Schedule>>());
     let view = |schedule: Schedule| ScheduleView {
         name: schedule.name,

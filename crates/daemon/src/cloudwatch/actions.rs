@@ -101,7 +101,7 @@ impl Actions {
     pub fn check(&self, action: &str) -> Result<(), String> {
         match recorded_action(action) {
             Some(_) => Ok(()),
-            None => self.find(action).map(drop),
+            None => self.find_action(action).map(drop),
         }
     }
 
@@ -133,27 +133,30 @@ impl Actions {
                 note(&alarm, &action, Err(format!("was not taken: {MOST_WAITING} actions waited already")));
             }
             if let Some(task) = task {
-                note(&task.alarm, &task.action, self.take(&task, stop));
+                note(&task.alarm, &task.action, self.carry_out(&task, stop));
             }
         }
     }
 
-    fn take(&self, task: &Task, stop: &dyn Fn() -> bool) -> Result<String, String> {
-        match self.find(&task.action)? {
-            Action::Command(command) => run(&command, &task.detail, stop),
-            Action::Webhook(webhook) => match post(&webhook, &task.detail) {
-                Ok(words) => Ok(words),
-                Err(first) => post(&webhook, &task.detail).map_err(|second| format!("{first}; tried again: {second}")),
+    /// Runs the command or calls the webhook of a task, a webhook a second time if it fails;
+    /// returns the outcome in words.
+    fn carry_out(&self, task: &Task, stop: &dyn Fn() -> bool) -> Result<String, String> {
+        match self.find_action(&task.action)? {
+            Action::Command(command) => run_command(&command, &task.detail, stop),
+            Action::Webhook(webhook) => match post_to(&webhook, &task.detail) {
+                Ok(outcome) => Ok(outcome),
+                Err(first) => post_to(&webhook, &task.detail).map_err(|second| format!("{first}; tried again: {second}")),
             },
         }
     }
 
-    fn find(&self, action: &str) -> Result<Action, String> {
+    /// Returns the command or webhook of `actions.toml` that an action names.
+    fn find_action(&self, action: &str) -> Result<Action, String> {
         if let Some(service) = recorded_action(action) {
             return Err(format!("is recorded and not delivered: the lab has no {service}"));
         }
         let (kind, name) = action_parts(action).ok_or_else(|| format!("{action} is not an action of the lab"))?;
-        let file = self.read()?;
+        let file = self.read_file()?;
         let missing = || format!("{} has no [{kind}.{name}]", self.file.display());
         let entry = match kind {
             "command" => Action::Command(file.command.get(name).cloned().ok_or_else(missing)?),
@@ -161,17 +164,18 @@ impl Actions {
         };
         match &entry {
             Action::Command(command) => check_command(name, command)?,
-            Action::Webhook(webhook) => drop(address(&webhook.url)?),
+            Action::Webhook(webhook) => drop(parse_address(&webhook.url)?),
         }
         Ok(entry)
     }
 
-    fn read(&self) -> Result<ActionsFile, String> {
+    /// Reads `actions.toml`; refuses a file that others than its owner can write.
+    fn read_file(&self) -> Result<ActionsFile, String> {
         let name = self.file.display();
         let open = std::fs::File::open(&self.file).map_err(|error| format!("{name}: {error}; actions of alarms are written there"))?;
-        let about = open.metadata().map_err(|error| format!("{name}: {error}"))?;
+        let metadata = open.metadata().map_err(|error| format!("{name}: {error}"))?;
         let owner = rustix::process::geteuid().as_raw();
-        if (about.uid() != 0 && about.uid() != owner) || about.mode() & 0o022 != 0 {
+        if (metadata.uid() != 0 && metadata.uid() != owner) || metadata.mode() & 0o022 != 0 {
             return Err(format!("{name} must belong to root or user {owner} and be writable for its owner only: what it names is run"));
         }
         let mut text = String::new();
@@ -204,13 +208,15 @@ fn check_command(name: &str, command: &CommandAction) -> Result<(), String> {
 fn ids_of(user: &str) -> Result<(u32, u32), String> {
     let text = std::fs::read_to_string("/etc/passwd").map_err(|error| format!("/etc/passwd: {error}"))?;
     let ids = text.lines().find_map(|line| {
-        let cells: Vec<&str> = line.split(':').collect();
-        (cells.first() == Some(&user)).then(|| Some((cells.get(2)?.parse().ok()?, cells.get(3)?.parse().ok()?))).flatten()
+        let fields: Vec<&str> = line.split(':').collect();
+        (fields.first() == Some(&user)).then(|| Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))).flatten()
     });
     ids.ok_or_else(|| format!("there is no user {user} in /etc/passwd"))
 }
 
-fn run(action: &CommandAction, detail: &str, stop: &dyn Fn() -> bool) -> Result<String, String> {
+/// Runs a command with `detail` on its standard input, as its user; kills its process group at its
+/// timeout or when `stop` returns true.
+fn run_command(action: &CommandAction, detail: &str, stop: &dyn Fn() -> bool) -> Result<String, String> {
     let (program, arguments) = action.argv.split_first().ok_or("argv is empty")?;
     let mut command = Command::new(program);
     command.args(arguments).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").current_dir("/");
@@ -245,8 +251,8 @@ fn run(action: &CommandAction, detail: &str, stop: &dyn Fn() -> bool) -> Result<
     }
 }
 
-/// Returns address and path of `http://127.0.0.1:PORT/PATH`.
-fn address(url: &str) -> Result<(SocketAddr, String), String> {
+/// Returns the socket address and the path of `http://127.0.0.1:PORT/PATH`.
+fn parse_address(url: &str) -> Result<(SocketAddr, String), String> {
     let wrong = || format!("{url} is not http://127.0.0.1:PORT/PATH: webhooks stay on this machine");
     let rest = url.strip_prefix("http://127.0.0.1:").ok_or_else(wrong)?;
     let (port, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -257,8 +263,9 @@ fn address(url: &str) -> Result<(SocketAddr, String), String> {
     Ok((SocketAddr::from((Ipv4Addr::LOCALHOST, port)), format!("/{path}")))
 }
 
-fn post(webhook: &WebhookAction, detail: &str) -> Result<String, String> {
-    let (to, path) = address(&webhook.url)?;
+/// Posts `detail` to a webhook, and reads the status of the answer; 2xx is a success.
+fn post_to(webhook: &WebhookAction, detail: &str) -> Result<String, String> {
+    let (to, path) = parse_address(&webhook.url)?;
     let (timeout, failed) = (timeout(webhook.timeout_s), |error: std::io::Error| format!("{}: {error}", webhook.url));
     let until = Instant::now() + timeout;
     let mut stream = TcpStream::connect_timeout(&to, timeout).map_err(failed)?;

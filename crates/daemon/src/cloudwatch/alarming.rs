@@ -40,15 +40,15 @@ pub fn start(alarms: &Arc<Alarms>) -> std::io::Result<[JoinHandle<()>; 2]> {
     };
     Ok([
         std::thread::Builder::new().name("headrace-alarms".into()).spawn(look)?,
-        std::thread::Builder::new().name("headrace-actions".into()).spawn(move || act(&acting))?,
+        std::thread::Builder::new().name("headrace-actions".into()).spawn(move || carry_out_actions(&acting))?,
     ])
 }
 
 /// Takes the actions that wait, until the lab goes down, and notes how they went.
-fn act(alarms: &Alarms) {
+fn carry_out_actions(alarms: &Alarms) {
     let note = |alarm: &str, action: &str, outcome: Result<String, String>| {
         let succeeded = outcome.is_ok();
-        let outcome = outcome.unwrap_or_else(|words| words);
+        let outcome = outcome.unwrap_or_else(|reason| reason);
         if !succeeded {
             tracing::warn!("action {action} of alarm {alarm}: {outcome}");
         }
@@ -101,7 +101,8 @@ impl Alarms {
         Ok(events)
     }
 
-    /// Evaluates the alarms that are due. `done` has the end of the range that was evaluated last.
+    /// Evaluates the alarms that are due. `done` has the configuration (Unix milliseconds) and the
+    /// end of the range (Unix seconds) that were evaluated last, by alarm, and is updated.
     fn evaluate_due(&self, done: &mut HashMap<String, (u64, i64)>, now_s: i64) {
         let alarms: Vec<AlarmRecord> = self.ledger.lab(|lab| lab.alarms.by_name.values().cloned().collect());
         done.retain(|name, _| alarms.iter().any(|alarm| alarm.spec.alarm_name == *name));
@@ -115,7 +116,7 @@ impl Alarms {
             if done.insert(name.clone(), (alarm.configured_ms, end_s)) == Some((alarm.configured_ms, end_s)) || self.ledger.is_stopping() {
                 continue;
             }
-            let Some(verdict) = verdict(&alarm, &mut reader, end_s, now_s) else { continue };
+            let Some(verdict) = evaluate_alarm(&alarm, &mut reader, end_s, now_s) else { continue };
             if verdict.state == alarm.state {
                 continue;
             }
@@ -127,8 +128,8 @@ impl Alarms {
     }
 }
 
-/// Returns true if an alarm that ignores percentiles of few values has too few values between two
-/// times (s). Without any value the data are missing, which has a rule of its own.
+/// Returns true if an alarm that ignores percentiles of few values has fewer between two times (s)
+/// than it needs. Without any value the data are missing, which has a rule of its own.
 fn too_few_samples(spec: &AlarmSpec, reader: &mut Reader<'_>, (start_s, end_s): (i64, i64), now_s: i64) -> bool {
     let Some((least, counted)) = spec.least_samples() else { return false };
     let kept_s = now_s.min(start_s + headrace_cloudwatch::HOUR_S);
@@ -138,9 +139,12 @@ fn too_few_samples(spec: &AlarmSpec, reader: &mut Reader<'_>, (start_s, end_s): 
     count > 0.0 && count < least
 }
 
-fn verdict(alarm: &AlarmRecord, reader: &mut Reader<'_>, end_s: i64, now_s: i64) -> Option<Verdict> {
+/// Evaluates an alarm over its range that ends at `end_s`, Unix seconds. None: its state stays,
+/// because its definition cannot be evaluated, there are too few samples, or missing points are
+/// ignored.
+fn evaluate_alarm(alarm: &AlarmRecord, reader: &mut Reader<'_>, end_s: i64, now_s: i64) -> Option<Verdict> {
     let queries = alarm.spec.queries().ok()?;
-    let (rule, period_s) = (Rule::of(&alarm.spec), alarm.spec.period_s(&queries));
+    let (rule, period_s) = (Rule::from_spec(&alarm.spec), alarm.spec.period_s(&queries));
     let periods = rule.periods + EXTRA_PERIODS;
     let start_s = end_s - i64::from(periods) * i64::from(period_s);
     // Points as old as the oldest period of the range are kept whatever their age is said to be.

@@ -1,7 +1,7 @@
 //! From a call of the protocol to points and alarms, and back to its answer.
 
 use super::custom::Datum;
-use super::paging::{place, token};
+use super::paging::{parse_place, token};
 use super::points::Reader;
 use super::{read, to_problem};
 use crate::engine::{lock, unix_ms, Engine};
@@ -46,7 +46,7 @@ fn seconds(ms: u64) -> f64 {
 }
 
 /// Reads a time of a caller, rounded down to seconds.
-fn time(parameter: &str, t_s: f64) -> Outcome<i64> {
+fn parse_time(parameter: &str, t_s: f64) -> Outcome<i64> {
     // Up to the year 9999.
     match t_s.is_finite() && (0.0..=253_402_300_799.0).contains(&t_s) {
         true => Ok(t_s.floor() as i64),
@@ -73,10 +73,10 @@ struct DimensionFilter {
     value: Option<String>,
 }
 
-/// Metrics that have points.
+/// Lists the metrics that have points and that a filter admits, page by page.
 pub fn list_metrics(engine: &Engine, args: MetricFilter) -> Outcome<MetricNames> {
     let filters: Vec<DimensionFilter> = args.dimensions.map_or(Ok(Vec::new()), |dimensions| read("Dimensions", dimensions))?;
-    let after = refuse(args.next_token.as_deref().map(place).transpose())?;
+    let after = refuse(args.next_token.as_deref().map(parse_place).transpose())?;
     let now_s = now_s();
     let newest_points = Reader::new(&engine.metrics, now_s).metrics();
     let mut names = newest_points.into_iter().filter(|(id, newest)| {
@@ -84,16 +84,17 @@ pub fn list_metrics(engine: &Engine, args: MetricFilter) -> Outcome<MetricNames>
             && args.name.as_ref().is_none_or(|name| id.name == *name)
             && filters.iter().all(|filter| id.dimensions.get(&filter.name).is_some_and(|value| filter.value.as_ref().is_none_or(|expected| expected == value)))
             && (!args.recently_active.unwrap_or(false) || newest + RECENT_S >= now_s)
-            && after.as_ref().is_none_or(|after| key(id) > *after)
+            && after.as_ref().is_none_or(|after| sort_key(id) > *after)
     });
     let page: Vec<_> = names.by_ref().take(METRICS_A_PAGE).map(|(id, _)| id).collect();
-    let next_token = names.next().and_then(|_| page.last().map(|id| token(&key(id))));
+    let next_token = names.next().and_then(|_| page.last().map(|id| token(&sort_key(id))));
     let metrics = page.into_iter().map(|id| MetricName { namespace: id.namespace, name: id.name, dimensions: id.dimensions });
     Ok(MetricNames { metrics: metrics.collect(), next_token })
 }
 
-/// Sorts as the names of metrics do: names have no control characters.
-fn key(id: &headrace_cloudwatch::MetricId) -> String {
+/// Returns the text by which metrics are sorted. Parts are set apart by control characters, which
+/// names do not have.
+fn sort_key(id: &headrace_cloudwatch::MetricId) -> String {
     let dimensions: Vec<String> = id.dimensions.iter().map(|(name, value)| format!("{name}\u{1}{value}")).collect();
     format!("{}\u{0}{}\u{0}{}", id.namespace, id.name, dimensions.join("\u{1}"))
 }
@@ -107,23 +108,23 @@ pub fn get_metric_statistics(engine: &Engine, args: StatisticsRequest) -> Outcom
         (None, Some(extended)) => extended,
         (None, None) => return Err(to_problem(Refusal::missing("Statistics"))),
         _ => {
-            let words = "The parameters Statistics and ExtendedStatistics exclude each other.";
-            return Err(to_problem(Refusal::new(Code::InvalidParameterCombination, "Statistics", words)));
+            let sentence = "The parameters Statistics and ExtendedStatistics exclude each other.";
+            return Err(to_problem(Refusal::new(Code::InvalidParameterCombination, "Statistics", sentence)));
         }
     };
     let statistics: Vec<(String, Statistic)> = refuse(names.into_iter().map(|name| name.parse().map(|statistic| (name, statistic))).collect())?;
     refuse(check_period(args.period_s))?;
-    let (now_s, start_s, end_s) = (now_s(), time("StartTime", args.start_s)?, time("EndTime", args.end_s)?);
+    let (now_s, start_s, end_s) = (now_s(), parse_time("StartTime", args.start_s)?, parse_time("EndTime", args.end_s)?);
     if end_s <= start_s {
         return Err(to_problem(Refusal::new(Code::InvalidParameterValue, "StartTime", headrace_cloudwatch::wrong_times(start_s, end_s))));
     }
     let window = Window { start_s: rounded_start(start_s, now_s, args.period_s), end_s, period_s: args.period_s };
     if window.len() > MOST_DATAPOINTS {
-        let words = format!(
+        let sentence = format!(
             "You have requested up to {} datapoints, which exceeds the limit of {MOST_DATAPOINTS}. You may reduce the datapoints requested by increasing Period, or decreasing the time range.",
             window.len()
         );
-        return Err(to_problem(Refusal::new(Code::InvalidParameterCombination, window.len().to_string(), words)));
+        return Err(to_problem(Refusal::new(Code::InvalidParameterCombination, window.len().to_string(), sentence)));
     }
     let spec = MetricSpec { namespace: args.namespace, metric_name: args.name.clone(), dimensions };
     let id = refuse(spec.id())?;
@@ -162,19 +163,20 @@ pub fn get_metric_data(engine: &Engine, args: DataRequest) -> Outcome<MetricData
     if !(1..=MAX_DATAPOINTS).contains(&most) {
         return Err(to_problem(Refusal::value("MaxDatapoints", most, format_args!("it must be 1 to {MAX_DATAPOINTS}"))));
     }
-    let from = refuse(args.next_token.as_deref().map(data_place).transpose())?;
-    let range = (time("StartTime", args.start_s)?, time("EndTime", args.end_s)?);
+    let from = refuse(args.next_token.as_deref().map(parse_data_place).transpose())?;
+    let range = (parse_time("StartTime", args.start_s)?, parse_time("EndTime", args.end_s)?);
     let now_s = now_s();
     let mut reader = Reader::new(&engine.metrics, now_s);
     let results = refuse(evaluate(&queries, range, now_s, &mut |stat: &MetricStat, window: &Window| reader.points(stat, window)))?;
     let results = results.into_iter().map(|result| (result.id, result.label, result.points)).collect();
-    Ok(pages(results, newest_first, most, from))
+    Ok(take_page(results, newest_first, most, from))
 }
 
-/// Returns the number of a result, and its last time in the answer before, Unix seconds.
-fn data_place(text: &str) -> Result<(usize, Option<i64>), Refusal> {
+/// Reads a token of GetMetricData: the number of a result, and its last time in the answer before,
+/// Unix seconds.
+fn parse_data_place(text: &str) -> Result<(usize, Option<i64>), Refusal> {
     let wrong = || Refusal::new(Code::InvalidNextToken, text, "The value for NextToken is not one of an earlier answer.");
-    let place = place(text)?;
+    let place = parse_place(text)?;
     let (index, t_s) = place.split_once(':').ok_or_else(wrong)?;
     let t_s = if t_s.is_empty() { None } else { Some(t_s.parse().map_err(|_| wrong())?) };
     Ok((index.parse().map_err(|_| wrong())?, t_s))
@@ -183,10 +185,10 @@ fn data_place(text: &str) -> Result<(usize, Option<i64>), Refusal> {
 /// Returns a page of GetMetricData: at most `most` points of the results, from `from` on (the
 /// number of a result, and the last time of it that the page before had), and the place at which
 /// the next page begins.
-fn pages(results: Vec<(String, String, Points)>, newest_first: bool, most: usize, from: Option<(usize, Option<i64>)>) -> MetricData {
+fn take_page(results: Vec<(String, String, Points)>, newest_first: bool, most: usize, from: Option<(usize, Option<i64>)>) -> MetricData {
     let (first, after) = from.unwrap_or((0, None));
     let (mut room, mut next) = (most, None);
-    let mut given = Vec::new();
+    let mut page = Vec::new();
     for (index, (id, label, points)) in results.into_iter().enumerate().skip(first) {
         if room == 0 {
             next = Some((index, None));
@@ -206,13 +208,13 @@ fn pages(results: Vec<(String, String, Points)>, newest_first: bool, most: usize
             next = Some((index, times_s.last().copied()));
         }
         let status = if whole { "Complete" } else { "PartialData" }.to_string();
-        given.push(MetricResult { id, label, status, times_s, values });
+        page.push(MetricResult { id, label, status, times_s, values });
         if !whole {
             break;
         }
     }
     let next_token = next.map(|(index, t_s)| token(&format!("{index}:{}", t_s.map_or_else(String::new, |t_s: i64| t_s.to_string()))));
-    MetricData { results: given, next_token }
+    MetricData { results: page, next_token }
 }
 
 /// Makes an alarm or replaces its configuration.
@@ -232,7 +234,7 @@ pub fn put_alarm(engine: &Engine, args: PutAlarm) -> Outcome<()> {
     // The rules of the alarm come first: their words are CloudWatch's.
     refuse(spec.check())?;
     for action in actions.iter().filter(|action| headrace_control::action_parts(action).is_some()) {
-        engine.alarms.actions.check(action).map_err(|words| to_problem(Refusal::value("AlarmActions", action, words)))?;
+        engine.alarms.actions.check(action).map_err(|rule| to_problem(Refusal::value("AlarmActions", action, rule)))?;
     }
     engine.alarms.command(AlarmCommand::Put { spec: Box::new(spec), tags }).map(drop)
 }
@@ -241,7 +243,8 @@ fn region(engine: &Engine) -> String {
     engine.ledger.lab(|lab| lab.settings.region.clone())
 }
 
-fn view(record: &AlarmRecord, region: &str) -> AlarmView {
+/// Returns an alarm as the protocol shows it.
+fn alarm_view(record: &AlarmRecord, region: &str) -> AlarmView {
     AlarmView {
         arn: format!("arn:aws:cloudwatch:{region}:{ACCOUNT}:alarm:{}", record.spec.alarm_name),
         alarm: serde_json::to_value(&record.spec).unwrap_or_default(),
@@ -258,7 +261,7 @@ fn view(record: &AlarmRecord, region: &str) -> AlarmView {
 /// The members of DescribeAlarmsForMetric.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
-struct OfMetric {
+struct AlarmsForMetric {
     namespace: String,
     metric_name: String,
     #[serde(default)]
@@ -273,7 +276,8 @@ struct OfMetric {
     unit: Option<Unit>,
 }
 
-impl OfMetric {
+impl AlarmsForMetric {
+    /// Returns true if an alarm is on this metric; members that are None match any.
     fn matches(&self, spec: &AlarmSpec) -> bool {
         let sorted = |dimensions: &[Dimension]| -> BTreeMap<String, String> {
             dimensions.iter().map(|dimension| (dimension.name.clone(), dimension.value.clone())).collect()
@@ -289,8 +293,8 @@ impl OfMetric {
     }
 }
 
-/// Checks the number of records that a page may have (None: `default`).
-fn page_of(most: Option<u32>, default: u32) -> Outcome<usize> {
+/// Checks the number of records that a page may have (None: `default`), and returns it.
+fn check_page_size(most: Option<u32>, default: u32) -> Outcome<usize> {
     let most = most.unwrap_or(default);
     match (1..=MOST_RECORDS).contains(&most) {
         true => Ok(most as usize),
@@ -301,13 +305,13 @@ fn page_of(most: Option<u32>, default: u32) -> Outcome<usize> {
 /// Returns the alarms that a filter admits, by name.
 pub fn describe_alarms(engine: &Engine, args: AlarmFilter) -> Outcome<AlarmList> {
     if args.names.is_some() && args.prefix.is_some() {
-        let words = "The parameters AlarmNames and AlarmNamePrefix exclude each other.";
-        return Err(to_problem(Refusal::new(Code::InvalidParameterCombination, "AlarmNames", words)));
+        let sentence = "The parameters AlarmNames and AlarmNamePrefix exclude each other.";
+        return Err(to_problem(Refusal::new(Code::InvalidParameterCombination, "AlarmNames", sentence)));
     }
     let state: Option<State> = refuse(args.state.as_deref().map(State::read).transpose())?;
-    let metric: Option<OfMetric> = args.metric.map(|metric| read("DescribeAlarmsForMetric", metric)).transpose()?;
-    let after = refuse(args.next_token.as_deref().map(place).transpose())?;
-    let most = if metric.is_some() { usize::MAX } else { page_of(args.most, RECORDS)? };
+    let metric: Option<AlarmsForMetric> = args.metric.map(|metric| read("DescribeAlarmsForMetric", metric)).transpose()?;
+    let after = refuse(args.next_token.as_deref().map(parse_place).transpose())?;
+    let most = if metric.is_some() { usize::MAX } else { check_page_size(args.most, RECORDS)? };
     let region = region(engine);
     let matches = |record: &&AlarmRecord| {
         let name = &record.spec.alarm_name;
@@ -324,15 +328,15 @@ pub fn describe_alarms(engine: &Engine, args: AlarmFilter) -> Outcome<AlarmList>
     };
     Ok(engine.ledger.lab(|lab| {
         let mut records = lab.alarms.by_name.values().filter(matches);
-        let alarms: Vec<AlarmView> = records.by_ref().take(most).map(|record| view(record, &region)).collect();
+        let alarms: Vec<AlarmView> = records.by_ref().take(most).map(|record| alarm_view(record, &region)).collect();
         let last = alarms.last().and_then(|alarm| alarm.alarm["AlarmName"].as_str());
         let next_token = records.next().and(last).map(token);
         AlarmList { alarms, next_token }
     }))
 }
 
-/// Checks the number of names of a call.
-fn named(names: Vec<String>) -> Outcome<Vec<String>> {
+/// Checks the number of names of a call, and returns the names.
+fn check_names(names: Vec<String>) -> Outcome<Vec<String>> {
     match names.len() {
         0 => Err(to_problem(Refusal::missing("AlarmNames"))),
         many if many > MOST_NAMES => Err(to_problem(Refusal::value("AlarmNames", many, format_args!("a call has at most {MOST_NAMES} of them")))),
@@ -342,12 +346,12 @@ fn named(names: Vec<String>) -> Outcome<Vec<String>> {
 
 /// Deletes alarms.
 pub fn delete_alarms(engine: &Engine, names: Vec<String>) -> Outcome<()> {
-    engine.alarms.command(AlarmCommand::Delete { names: named(names)? }).map(drop)
+    engine.alarms.command(AlarmCommand::Delete { names: check_names(names)? }).map(drop)
 }
 
 /// Switches actions on or off.
 pub fn enable_actions(engine: &Engine, names: Vec<String>, enabled: bool) -> Outcome<()> {
-    engine.alarms.command(AlarmCommand::EnableActions { names: named(names)?, enabled }).map(drop)
+    engine.alarms.command(AlarmCommand::EnableActions { names: check_names(names)?, enabled }).map(drop)
 }
 
 /// Sets the state of an alarm.
@@ -365,8 +369,8 @@ pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHisto
     }
     let oldest_first = args.oldest_first.unwrap_or(false);
     let wrong = |text: &str| to_problem(Refusal::new(Code::InvalidNextToken, text, "The value for NextToken is not one of an earlier answer."));
-    let after = refuse(args.next_token.as_deref().map(place).transpose())?.map(|text| text.parse::<u64>().map_err(|_| wrong(&text))).transpose()?;
-    let most = page_of(args.most, MOST_RECORDS)?;
+    let after = refuse(args.next_token.as_deref().map(parse_place).transpose())?.map(|text| text.parse::<u64>().map_err(|_| wrong(&text))).transpose()?;
+    let most = check_page_size(args.most, MOST_RECORDS)?;
     let matches = |item: &&HistoryItem| {
         let t_s = seconds(item.wall_ms);
         args.name.as_ref().is_none_or(|name| *name == item.name)
@@ -383,26 +387,26 @@ pub fn alarm_history(engine: &Engine, args: HistoryFilter) -> Outcome<AlarmHisto
         let more = items.len() > most;
         items.truncate(most);
         let next_token = items.last().filter(|_| more).map(|item| token(&item.number.to_string()));
-        let item_of = |item: &HistoryItem| AlarmHistoryItem {
+        let show = |item: &HistoryItem| AlarmHistoryItem {
             name: item.name.clone(),
             t_s: seconds(item.wall_ms),
             kind: item.kind.clone(),
             summary: item.summary.clone(),
             data: item.data.clone(),
         };
-        AlarmHistory { items: items.into_iter().map(item_of).collect(), next_token }
+        AlarmHistory { items: items.into_iter().map(show).collect(), next_token }
     }))
 }
 
 /// Returns the name in the ARN of an alarm of the lab; any other ARN is refused.
-fn name_of(engine: &Engine, arn: &str) -> Outcome<String> {
+fn alarm_name(engine: &Engine, arn: &str) -> Outcome<String> {
     let prefix = format!("arn:aws:cloudwatch:{}:{ACCOUNT}:alarm:", region(engine));
     let name = arn.strip_prefix(&prefix).filter(|name| !name.is_empty());
     name.map(ToString::to_string).ok_or_else(|| to_problem(Refusal::value("ResourceARN", arn, format_args!("an alarm of the lab has {prefix}NAME"))))
 }
 
 /// Turns the error of an alarm that does not exist into the code it has where tags are asked for.
-fn tagged<T>(outcome: Outcome<T>) -> Outcome<T> {
+fn refuse_as_tag_call<T>(outcome: Outcome<T>) -> Outcome<T> {
     outcome.map_err(|problem| match problem.code.as_str() {
         "ResourceNotFound" => {
             let message = problem.message.clone();
@@ -414,16 +418,16 @@ fn tagged<T>(outcome: Outcome<T>) -> Outcome<T> {
 
 /// Returns the tags of an alarm.
 pub fn alarm_tags(engine: &Engine, arn: &str) -> Outcome<AlarmTags> {
-    let name = name_of(engine, arn)?;
+    let name = alarm_name(engine, arn)?;
     let tags = engine.ledger.lab(|lab| lab.alarms.find(&name).map(|alarm| alarm.tags.clone())).map_err(Problem::from);
-    tagged(tags).map(|tags| AlarmTags { tags })
+    refuse_as_tag_call(tags).map(|tags| AlarmTags { tags })
 }
 
 /// Sets and removes tags of an alarm.
 pub fn tag_alarm(engine: &Engine, args: AlarmTagRequest) -> Outcome<()> {
-    let name = name_of(engine, &args.arn)?;
+    let name = alarm_name(engine, &args.arn)?;
     let command = AlarmCommand::Tag { name, set: args.set.unwrap_or_default(), remove: args.remove.unwrap_or_default() };
-    tagged(engine.alarms.command(command)).map(drop)
+    refuse_as_tag_call(engine.alarms.command(command)).map(drop)
 }
 
 /// Returns the events after a cursor.
@@ -471,25 +475,25 @@ mod tests {
             let flat = |data: &MetricData| -> Vec<(String, i64)> {
                 data.results.iter().flat_map(|result| result.times_s.iter().map(|t_s| (result.id.clone(), *t_s))).collect()
             };
-            let whole = pages(results(), newest_first, 100, None);
+            let whole = take_page(results(), newest_first, 100, None);
             assert_eq!((flat(&whole).len(), whole.results.len(), whole.next_token.as_deref()), (12, 3, None));
             for most in 1..13 {
                 let (mut collected, mut from) = (Vec::new(), None);
                 loop {
-                    let page = pages(results(), newest_first, most, from);
+                    let page = take_page(results(), newest_first, most, from);
                     let points = flat(&page);
                     assert!(points.len() == most || page.next_token.is_none(), "{most}: {points:?}");
                     collected.extend(points);
                     match page.next_token {
                         None => break,
-                        Some(token) => from = Some(data_place(&token).unwrap()),
+                        Some(token) => from = Some(parse_data_place(&token).unwrap()),
                     }
                 }
                 assert_eq!(collected, flat(&whole), "{most} a page");
             }
         }
         for wrong in ["", "x", "zz", "00", &token("1"), &token("x:1"), &token("1:x"), "\u{e9}\u{e9}"] {
-            assert_eq!(data_place(wrong).unwrap_err().code, Code::InvalidNextToken, "{wrong:?}");
+            assert_eq!(parse_data_place(wrong).unwrap_err().code, Code::InvalidNextToken, "{wrong:?}");
         }
     }
 }

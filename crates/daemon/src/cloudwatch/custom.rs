@@ -77,13 +77,15 @@ fn in_range(value: f64) -> bool {
 }
 
 impl Datum {
-    fn checked(self, namespace: &str, number: usize, now_s: i64) -> Result<StoredDatum, Refusal> {
+    /// Checks a datum, and returns it with its time rounded down to its resolution. `number` is its
+    /// index in the call, for the refusal.
+    fn check(self, namespace: &str, number: usize, now_s: i64) -> Result<StoredDatum, Refusal> {
         let member = |name: &str| format!("MetricData.member.{}.{name}", number + 1);
         let id = MetricId::new(namespace, &self.metric_name, &self.dimensions)?;
         let asked_s = self.timestamp.map_or(now_s, |t_s| t_s.floor() as i64);
         if !self.timestamp.unwrap_or(0.0).is_finite() || !(now_s - OLDEST_S..=now_s + NEWEST_S).contains(&asked_s) {
-            let words = format!("The parameter {} must specify a time no more than two weeks in the past and two hours in the future.", member("Timestamp"));
-            return Err(Refusal::new(Code::InvalidParameterValue, asked_s.to_string(), words));
+            let sentence = format!("The parameter {} must specify a time no more than two weeks in the past and two hours in the future.", member("Timestamp"));
+            return Err(Refusal::new(Code::InvalidParameterValue, asked_s.to_string(), sentence));
         }
         let step_s = match self.storage_resolution {
             None | Some(60) => MINUTE_S,
@@ -91,19 +93,21 @@ impl Datum {
             Some(other) => return Err(Refusal::value(&member("StorageResolution"), other, "it must be 1 or 60")),
         };
         let (unit, t_s) = (self.unit.unwrap_or(Unit::NONE), asked_s - asked_s.rem_euclid(step_s));
-        let distribution = self.distribution(member)?;
+        let distribution = self.into_distribution(member)?;
         Ok(StoredDatum { namespace: id.namespace, name: id.name, dimensions: id.dimensions, t_s, unit, distribution })
     }
 
-    fn distribution(self, member: impl Fn(&str) -> String) -> Result<Distribution, Refusal> {
+    /// Returns the values of a datum: those of Value, of Values with their Counts, or of
+    /// StatisticValues.
+    fn into_distribution(self, member: impl Fn(&str) -> String) -> Result<Distribution, Refusal> {
         let given = [self.value.is_some(), self.values.is_some(), self.statistic_values.is_some()].iter().filter(|given| **given).count();
         if given > 1 {
-            let words = format!("The parameters {}, {} and {} exclude each other.", member("Value"), member("Values"), member("StatisticValues"));
-            return Err(Refusal::new(Code::InvalidParameterCombination, given.to_string(), words));
+            let sentence = format!("The parameters {}, {} and {} exclude each other.", member("Value"), member("Values"), member("StatisticValues"));
+            return Err(Refusal::new(Code::InvalidParameterCombination, given.to_string(), sentence));
         }
         if self.counts.is_some() && self.values.is_none() {
-            let words = format!("The parameter {} needs {}.", member("Counts"), member("Values"));
-            return Err(Refusal::new(Code::InvalidParameterCombination, "Counts", words));
+            let sentence = format!("The parameter {} needs {}.", member("Counts"), member("Values"));
+            return Err(Refusal::new(Code::InvalidParameterCombination, "Counts", sentence));
         }
         let range = "it must be a number in the range of -2^360 to 2^360";
         if let Some(set) = self.statistic_values {
@@ -134,7 +138,7 @@ impl Datum {
             return Err(Refusal::value(&member("Counts"), "a negative number", "a count is 0 or greater"));
         }
         let none = || Refusal::value(&member("Values"), "nothing", "at least one value must have a count above 0");
-        Distribution::of(values.into_iter().zip(counts).collect()).ok_or_else(none)
+        Distribution::from_values(values.into_iter().zip(counts).collect()).ok_or_else(none)
     }
 }
 
@@ -147,7 +151,7 @@ pub struct Custom {
     values: usize,
 }
 
-fn size(distribution: &Distribution) -> usize {
+fn count_values(distribution: &Distribution) -> usize {
     distribution.values.as_ref().map_or(1, Vec::len)
 }
 
@@ -161,7 +165,7 @@ impl Custom {
         let mut custom = Custom { log, metrics: BTreeMap::new(), values: 0 };
         for line in lines {
             let read: Vec<StoredDatum> = serde_json::from_str(&line).unwrap_or_default();
-            read.into_iter().filter(|datum| datum.t_s > now_s - KEPT_S).for_each(|datum| custom.keep(datum));
+            read.into_iter().filter(|datum| datum.t_s > now_s - KEPT_S).for_each(|datum| custom.add(datum));
         }
         Ok(custom)
     }
@@ -172,8 +176,8 @@ impl Custom {
     /// The refusal of the first datum that is not valid, or of too many metrics.
     pub fn put(&mut self, namespace: &str, data: Vec<Datum>, now_s: i64) -> Result<(), Refusal> {
         if namespace.starts_with("AWS/") {
-            let words = format!("The value {namespace} for parameter Namespace is invalid: namespaces that begin with AWS/ belong to AWS.");
-            return Err(Refusal::new(Code::InvalidParameterValue, namespace, words));
+            let sentence = format!("The value {namespace} for parameter Namespace is invalid: namespaces that begin with AWS/ belong to AWS.");
+            return Err(Refusal::new(Code::InvalidParameterValue, namespace, sentence));
         }
         if data.is_empty() {
             return Err(Refusal::missing("MetricData"));
@@ -181,23 +185,25 @@ impl Custom {
         if data.len() > MAX_DATA {
             return Err(Refusal::value("MetricData", data.len(), format_args!("a call has at most {MAX_DATA} data")));
         }
-        let stored: Vec<StoredDatum> = data.into_iter().enumerate().map(|(number, datum)| datum.checked(namespace, number, now_s)).collect::<Result<_, _>>()?;
+        let stored: Vec<StoredDatum> = data.into_iter().enumerate().map(|(number, datum)| datum.check(namespace, number, now_s)).collect::<Result<_, _>>()?;
         self.forget(now_s);
         let new: std::collections::BTreeSet<MetricId> = stored.iter().map(StoredDatum::id).filter(|id| !self.metrics.contains_key(id)).collect();
         if self.metrics.len() + new.len() > MAX_METRICS {
-            let words = format!("The lab keeps at most {MAX_METRICS} metrics of your own, and would have {}.", self.metrics.len() + new.len());
-            return Err(Refusal::new(Code::LimitExceeded, namespace, words));
+            let sentence = format!("The lab keeps at most {MAX_METRICS} metrics of your own, and would have {}.", self.metrics.len() + new.len());
+            return Err(Refusal::new(Code::LimitExceeded, namespace, sentence));
         }
         let line = serde_json::to_string(&stored).unwrap_or_default();
         if let Err(error) = self.log.append(&line) {
             tracing::warn!("values of metrics are kept in memory only: {error}");
         }
-        stored.into_iter().for_each(|datum| self.keep(datum));
+        stored.into_iter().for_each(|datum| self.add(datum));
         Ok(())
     }
 
-    fn keep(&mut self, datum: StoredDatum) {
-        self.values += size(&datum.distribution);
+    /// Adds a datum to the values of its metric, and drops the oldest values where there are too
+    /// many.
+    fn add(&mut self, datum: StoredDatum) {
+        self.values += count_values(&datum.distribution);
         let id = datum.id();
         let values = self.metrics.entry(id).or_default();
         values.entry((datum.t_s, datum.unit)).and_modify(|sum| sum.add(&datum.distribution)).or_insert(datum.distribution);
@@ -209,7 +215,7 @@ impl Custom {
     /// Drops the oldest tenth of all metrics' values.
     fn make_room(&mut self) {
         let mut ages: Vec<(i64, usize)> =
-            self.metrics.values().flat_map(|values| values.iter().map(|((t_s, _), distribution)| (*t_s, size(distribution)))).collect();
+            self.metrics.values().flat_map(|values| values.iter().map(|((t_s, _), distribution)| (*t_s, count_values(distribution)))).collect();
         ages.sort_unstable();
         let mut freed = 0;
         let oldest = ages.iter().find(|(_, many)| {
@@ -222,7 +228,7 @@ impl Custom {
     fn drop_before(&mut self, t_s: i64) {
         self.metrics.values_mut().for_each(|values| *values = values.split_off(&(t_s, Unit::LEAST)));
         self.metrics.retain(|_, values| !values.is_empty());
-        self.values = self.metrics.values().flat_map(BTreeMap::values).map(size).sum();
+        self.values = self.metrics.values().flat_map(BTreeMap::values).map(count_values).sum();
     }
 
     /// Drops values older than KEPT_S, where there are any.

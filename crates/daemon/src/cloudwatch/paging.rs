@@ -11,7 +11,7 @@ pub fn token(place: &str) -> String {
 ///
 /// # Errors
 /// It is not a token of [`token`].
-pub fn place(token: &str) -> Result<String, Refusal> {
+pub fn parse_place(token: &str) -> Result<String, Refusal> {
     let wrong = || Refusal::new(Code::InvalidNextToken, token, "The value for NextToken is not one of an earlier answer.");
     if !token.is_ascii() || token.len() % 2 != 0 || token.is_empty() {
         return Err(wrong());

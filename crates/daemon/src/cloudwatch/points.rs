@@ -91,20 +91,22 @@ impl<'a> Reader<'a> {
     pub fn values(&mut self, id: &MetricId, start_s: i64, end_s: i64) -> Values {
         let only = |name: &str| id.dimensions.get(name).filter(|_| id.dimensions.len() == 1);
         match id.namespace.as_str() {
-            EBS => only("VolumeId").and_then(|volume| self.place(volume)).map_or_else(Vec::new, |place| self.of_volume(&place, &id.name, start_s, end_s)),
+            EBS => {
+                only("VolumeId").and_then(|volume| self.parse_place(volume)).map_or_else(Vec::new, |place| self.volume_values(&place, &id.name, start_s, end_s))
+            }
             EC2 => {
                 let own = self.metrics.ledger.lab(|lab| lab.settings.instance_id.clone());
-                only("InstanceId").filter(|instance| **instance == own).map_or_else(Vec::new, |_| self.of_instance(&id.name, start_s, end_s))
+                only("InstanceId").filter(|instance| **instance == own).map_or_else(Vec::new, |_| self.instance_values(&id.name, start_s, end_s))
             }
             _ => lock(&self.metrics.custom).values(id, start_s, end_s),
         }
     }
 
     /// Returns the place of a dimension's value: `vol-...`, or `vol-...-m0` for a member.
-    fn place(&self, text: &str) -> Option<Place> {
+    fn parse_place(&self, text: &str) -> Option<Place> {
         let count_members = |volume: &str| {
-            let here = self.metrics.ledger.lab(|lab| lab.volumes.values().find(|record| record.id.as_str() == volume).map(|record| record.members.len()));
-            here.or_else(|| self.metrics.store.retired(volume).map(|retired| retired.members() as usize))
+            let current = self.metrics.ledger.lab(|lab| lab.volumes.values().find(|record| record.id.as_str() == volume).map(|record| record.members.len()));
+            current.or_else(|| self.metrics.store.retired(volume).map(|retired| retired.members() as usize))
         };
         if count_members(text).is_some() {
             return Some(Place { volume: text.to_string(), member: None });
@@ -114,9 +116,11 @@ impl<'a> Reader<'a> {
         count_members(volume).filter(|members| *members > 1 && (member as usize) < *members).map(|_| Place { volume: volume.to_string(), member: Some(member) })
     }
 
-    fn minutes(&mut self, place: &Place, start_s: i64, end_s: i64) -> Vec<Minute> {
-        let read = self.minutes.get(place).is_some_and(|(since, _)| *since <= start_s);
-        if !read {
+    /// Returns the minutes of a volume from `start_s` to before `end_s`; rows are read at the first
+    /// call and kept.
+    fn read_minutes(&mut self, place: &Place, start_s: i64, end_s: i64) -> Vec<Minute> {
+        let is_read = self.minutes.get(place).is_some_and(|(since, _)| *since <= start_s);
+        if !is_read {
             let rows = self.metrics.store.minutes(&place.volume, place.member, start_s.max(0) as u64, (self.now_s - MINUTE_S + 1).max(0) as u64);
             let rows = rows.unwrap_or_else(|error| {
                 tracing::warn!("rows of {}: {error}", place.volume);
@@ -128,15 +132,17 @@ impl<'a> Reader<'a> {
         all.iter().filter(|minute| (start_s..end_s).contains(&minute.t_s)).copied().collect()
     }
 
-    fn facts(&mut self, place: &Place) -> VolumeFacts {
+    /// Returns the facts that a volume's metrics depend on, of a volume that was deleted too;
+    /// cached.
+    fn find_facts(&mut self, place: &Place) -> VolumeFacts {
         let metrics = self.metrics;
         *self.facts.entry(place.clone()).or_insert_with(|| {
-            let here = metrics.ledger.lab(|lab| {
+            let current = metrics.ledger.lab(|lab| {
                 let record = lab.volumes.values().find(|record| record.id.as_str() == place.volume)?;
                 let facts = facts_of_record(record, &record.limits(&lab.settings).ok()?);
                 facts.get(place.member.map_or(0, |member| member as usize + 1)).copied()
             });
-            here.or_else(|| metrics.store.retired(&place.volume)?.facts_of(place.member)).unwrap_or_default()
+            current.or_else(|| metrics.store.retired(&place.volume)?.facts_of(place.member)).unwrap_or_default()
         })
     }
 
@@ -160,19 +166,21 @@ impl<'a> Reader<'a> {
         all.collect()
     }
 
-    fn of_volume(&mut self, place: &Place, name: &str, start_s: i64, end_s: i64) -> Values {
+    fn volume_values(&mut self, place: &Place, name: &str, start_s: i64, end_s: i64) -> Values {
         let Some(metric) = VOLUME_METRICS.iter().find(|metric| metric.name == name) else { return Vec::new() };
-        let facts = self.facts(place);
-        let minutes = self.minutes(place, start_s, end_s);
+        let facts = self.find_facts(place);
+        let minutes = self.read_minutes(place, start_s, end_s);
         minutes.iter().filter_map(|minute| Some((minute.t_s, metric.unit, Distribution::single(metric.value(minute, &facts)?)))).collect()
     }
 
-    fn of_instance(&mut self, name: &str, start_s: i64, end_s: i64) -> Values {
+    /// Returns the values of a metric of the instance: its volumes together, every minute or five
+    /// minutes.
+    fn instance_values(&mut self, name: &str, start_s: i64, end_s: i64) -> Values {
         let Some(metric) = INSTANCE_METRICS.iter().find(|metric| metric.name == name) else { return Vec::new() };
         let volumes = self.places(start_s).into_iter().filter(|place| place.member.is_none());
         let mut by_time: BTreeMap<i64, Vec<Minute>> = BTreeMap::new();
         for place in volumes {
-            for minute in self.minutes(&place, start_s, end_s) {
+            for minute in self.read_minutes(&place, start_s, end_s) {
                 by_time.entry(minute.t_s).or_default().push(minute);
             }
         }
@@ -189,18 +197,18 @@ impl<'a> Reader<'a> {
         for place in self.places(0) {
             let newest = self.metrics.store.rows(&place.volume, place.member, crate::metrics::Resolution::Minute, None, Some(2)).unwrap_or_default();
             let Some(minute) = newest.iter().rev().map(minute_of).find(|minute| minute.t_s + MINUTE_S <= self.now_s) else { continue };
-            let facts = self.facts(&place);
+            let facts = self.find_facts(&place);
             let name = place.member.map_or_else(|| place.volume.clone(), |member| format!("{}-m{member}", place.volume));
             let published = VOLUME_METRICS.iter().filter(|metric| metric.value(&minute, &facts).is_some());
-            metrics.extend(published.map(|metric| (MetricId::of(EBS, metric.name, "VolumeId", &name), minute.t_s)));
+            metrics.extend(published.map(|metric| (MetricId::with_dimension(EBS, metric.name, "VolumeId", &name), minute.t_s)));
             newest_of_all = newest_of_all.max(Some(minute.t_s));
         }
         if let Some(newest) = newest_of_all {
             let instance = self.metrics.ledger.lab(|lab| lab.settings.instance_id.clone());
             for metric in &INSTANCE_METRICS {
                 let since = newest - if metric.is_basic { HOUR_S } else { 0 };
-                if let Some((t_s, _, _)) = self.of_instance(metric.name, since, newest + MINUTE_S).last() {
-                    metrics.push((MetricId::of(EC2, metric.name, "InstanceId", &instance), *t_s));
+                if let Some((t_s, _, _)) = self.instance_values(metric.name, since, newest + MINUTE_S).last() {
+                    metrics.push((MetricId::with_dimension(EC2, metric.name, "InstanceId", &instance), *t_s));
                 }
             }
         }

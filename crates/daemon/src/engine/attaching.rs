@@ -43,7 +43,7 @@ impl Volumes {
             None => Ok(()),
             Some(AttachmentState::Detaching | AttachmentState::Busy) => self.ledger.command(&Command::Detached { volume }).map(drop),
             Some(AttachmentState::Attaching | AttachmentState::Attached) => {
-                if let Err(problem) = self.device_for(record).and_then(|device| self.ledger.command(&Command::Attached { volume: volume.clone(), device })) {
+                if let Err(problem) = self.make_device(record).and_then(|device| self.ledger.command(&Command::Attached { volume: volume.clone(), device })) {
                     tracing::error!(volume, "not attached again: {}: {}", problem.value, problem.rule);
                     self.take_device(record);
                     self.ledger.command(&Command::Detached { volume })?;
@@ -53,9 +53,11 @@ impl Volumes {
         }
     }
 
+    /// Makes the device of a volume that is attaching, and reports to the ledger that it is there,
+    /// or why it is not.
     fn finish_attaching(&self, record: &VolumeRecord) -> Outcome<()> {
         let volume = record.id.to_string();
-        let result = self.device_for(record).and_then(|device| self.ledger.command(&Command::Attached { volume: volume.clone(), device }));
+        let result = self.make_device(record).and_then(|device| self.ledger.command(&Command::Attached { volume: volume.clone(), device }));
         if let Err(problem) = result {
             self.take_device(record);
             self.ledger.command(&Command::AttachFailed { volume, reason: format!("{}: {}", problem.value, problem.rule) })?;
@@ -64,9 +66,11 @@ impl Volumes {
         Ok(())
     }
 
-    fn device_for(&self, record: &VolumeRecord) -> Outcome<AttachedDevice> {
+    /// Makes the loop device and the links of a volume that is attaching, and measures the path
+    /// where that is asked for.
+    fn make_device(&self, record: &VolumeRecord) -> Outcome<AttachedDevice> {
         let attachment = record.attachment.as_ref().ok_or_else(|| could_not(record.label(), "has no attachment", "Try again."))?;
-        let cost = if attachment.probe { Some(self.path_cost()?) } else { None };
+        let cost = if attachment.probe { Some(self.measure_path()?) } else { None };
         if self.files_of(record, |files| files.locked)? {
             self.keys.data_key_of(record)?;
             return Err(could_not(record.label(), "was opened without its key", "Try again in a moment."));
@@ -84,11 +88,11 @@ impl Volumes {
         self.devices.open(attached);
         let file = self.file_of(record)?;
         let device = loopdev::attach(&file).map_err(|error| from_io(format!("a loop device on {}", file.display()), &error))?;
-        let links = self.link(record, &attachment.name, &device).map_err(|error| {
+        let links = self.make_links(record, &attachment.name, &device).map_err(|error| {
             let _ = loopdev::release(&device);
             from_io("links to the device", &error)
         })?;
-        let warnings = cost.map_or_else(Vec::new, |cost| self.beyond(record, &cost, attachment.unpaced));
+        let warnings = cost.map_or_else(Vec::new, |cost| self.list_unreachable_limits(record, &cost, attachment.unpaced));
         Ok(AttachedDevice {
             device: device.display().to_string(),
             links: links.iter().map(|link| link.display().to_string()).collect(),
@@ -103,7 +107,9 @@ impl Volumes {
         mount.as_ref().map(|mount| mount.file(record.id.as_str())).ok_or_else(|| could_not(record.label(), "the lab is going down", "Start it again."))
     }
 
-    fn path_cost(&self) -> Outcome<PathCost> {
+    /// Returns the cost of the machine's own path, measured now or within the last
+    /// [`PATH_COUNTS_FOR`].
+    fn measure_path(&self) -> Outcome<PathCost> {
         let mut cached = lock(&self.path);
         if let Some((_, cost)) = cached.filter(|(when, _)| when.elapsed() < PATH_COUNTS_FOR) {
             return Ok(cost);
@@ -115,8 +121,8 @@ impl Volumes {
         Ok(cost)
     }
 
-    /// Returns sentences about the limits of the volume that this machine cannot reach.
-    fn beyond(&self, record: &VolumeRecord, cost: &PathCost, unpaced: bool) -> Vec<String> {
+    /// Returns sentences about the limits of a volume that this machine cannot reach.
+    fn list_unreachable_limits(&self, record: &VolumeRecord, cost: &PathCost, unpaced: bool) -> Vec<String> {
         let Ok(limits) = self.ledger.lab(|lab| record.limits(&lab.settings)) else { return Vec::new() };
         if unpaced {
             return vec!["It is not paced: it answers as fast as this machine can.".to_string()];
@@ -127,14 +133,14 @@ impl Volumes {
         let reads = |limit: &headrace_catalog::VolumeLimits| limit.reads.map_or((0, 0), |reads| (reads.iops, reads.throughput_bytes_s));
         let iops = iops.max(limits.iter().map(|limit| reads(limit).0).sum());
         let mib_s: u64 = limits.iter().map(|limit| limit.throughput_bytes_s.max(reads(limit).1) >> 20).sum();
-        let mut words = Vec::new();
+        let mut sentences = Vec::new();
         if iops as f64 > cost.iops {
-            words.push(format!("{} has {iops} IOPS; this machine does about {:.0} of 16 KiB.", record.spec, cost.iops));
+            sentences.push(format!("{} has {iops} IOPS; this machine does about {:.0} of 16 KiB.", record.spec, cost.iops));
         }
         if mib_s as f64 > cost.mib_s {
-            words.push(format!("{} has {mib_s} MiB/s; this machine does about {:.0}.", record.spec, cost.mib_s));
+            sentences.push(format!("{} has {mib_s} MiB/s; this machine does about {:.0}.", record.spec, cost.mib_s));
         }
-        words
+        sentences
     }
 
     /// Returns the names by which a volume's device is found: in the lab's own folder, and, where
@@ -152,7 +158,9 @@ impl Volumes {
         (own, machine)
     }
 
-    fn link(&self, record: &VolumeRecord, name: &str, device: &Path) -> io::Result<Vec<PathBuf>> {
+    /// Makes the links to a device and returns them. A name under /dev that the machine has already
+    /// is left out, with a warning.
+    fn make_links(&self, record: &VolumeRecord, name: &str, device: &Path) -> io::Result<Vec<PathBuf>> {
         let (mut links, machine) = self.links_of(record, name);
         for link in &links {
             // Replaces a link of an earlier daemon in one step, so that the name always leads to a
@@ -176,7 +184,8 @@ impl Volumes {
         Ok(links)
     }
 
-    fn unlink(&self, record: &VolumeRecord) {
+    /// Removes the links to a volume's device; under /dev only those that lead to it.
+    fn remove_links(&self, record: &VolumeRecord) {
         let Some(attachment) = &record.attachment else { return };
         let (own, machine) = self.links_of(record, &attachment.name);
         let device = device_path(record);
@@ -208,7 +217,7 @@ impl Volumes {
     }
 
     /// Detaches the volumes that were in use when they were to be detached, and are not any more.
-    pub(crate) fn detach_what_waited(&self) -> Outcome<()> {
+    pub(crate) fn detach_waiting(&self) -> Outcome<()> {
         let waits = |record: &&VolumeRecord| record.attachment.as_ref().is_some_and(|attachment| attachment.waits);
         let waiting: Vec<VolumeRecord> = self.ledger.lab(|lab| lab.volumes.values().filter(waits).cloned().collect());
         for record in waiting.iter().filter(|record| !device_path(record).as_deref().is_some_and(loopdev::is_busy)) {
@@ -220,7 +229,7 @@ impl Volumes {
     /// Takes away the block device, the attached volume and the links of a volume. Acknowledged
     /// writes are flushed first.
     pub(crate) fn take_device(&self, record: &VolumeRecord) {
-        let taken = lock(&self.files).get_mut(&record.id).and_then(|files| {
+        let closed = lock(&self.files).get_mut(&record.id).and_then(|files| {
             files.used = Instant::now();
             Some((files.attached.take()?, files.power.clone()))
         });
@@ -236,7 +245,7 @@ impl Volumes {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        if let Some((attached, power)) = taken {
+        if let Some((attached, power)) = closed {
             // A power cut that has switched the device off strikes before the bytes are used again.
             while attached.faults.is_off() && power.is_armed() {
                 std::thread::sleep(Duration::from_millis(1));
@@ -251,7 +260,7 @@ impl Volumes {
             self.devices.close(attached.device_number);
             self.note_detached(&record.id, attached);
         }
-        self.unlink(record);
+        self.remove_links(record);
     }
 
     fn is_device_of(&self, device: &Path, record: &VolumeRecord) -> bool {

@@ -1,7 +1,7 @@
 //! Blocks of snapshots, one at a time: what the EBS direct API asks for.
 
-use crate::engine::parts::lock;
-use crate::engine::snapshots::{started, Put, Snapshots};
+use crate::engine::parts::{lock, unix_s};
+use crate::engine::snapshots::{list_started, Put, Snapshots};
 use crate::problem::{bad_input, from_io, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use headrace_control::{Command, DirectRequest, ErrorKind, SnapshotCommand, SnapshotId, SnapshotRecord, SnapshotSource};
@@ -10,27 +10,23 @@ use headrace_store::snapshots::{changed_blocks, read_block, Builder, Manifest, B
 use sha2::{Digest, Sha256};
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Validity of a block's token, s (EBS direct API text: 7 days).
 const TOKEN_HOLDS_S: u64 = 7 * 86_400;
 
-fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
-}
-
 impl Snapshots {
     /// Makes the token of a block: the end of its validity, and a digest that only this daemon
     /// makes.
-    fn token(&self, snapshot: &SnapshotId, block: u64, until_s: u64) -> String {
+    fn make_token(&self, snapshot: &SnapshotId, block: u64, until_s: u64) -> String {
         let inner = Sha256::new().chain_update(self.secret).chain_update(format!("{snapshot}:{block}:{until_s}")).finalize();
         let outer = Sha256::new().chain_update(self.secret).chain_update(inner).finalize();
         format!("{until_s:x}={}", BASE64_STANDARD.encode(&outer[..18]))
     }
 
+    /// Refuses a token that is not that of the block, or has expired.
     fn check_token(&self, snapshot: &SnapshotId, block: u64, token: &str) -> Outcome<()> {
         let until_s = token.split_once('=').and_then(|(until, _)| u64::from_str_radix(until, 16).ok()).unwrap_or(0);
-        if self.token(snapshot, block, until_s) != token {
+        if self.make_token(snapshot, block, until_s) != token {
             return Err(bad_input(token, "is not the token of this block", "List the blocks, and use the token of the block.")
                 .says("ValidationException", "The block token is not valid."));
         }
@@ -50,7 +46,7 @@ impl Snapshots {
         };
         let manifest = self.manifest(&record.id).map_err(failed(&record.id))?;
         let until_s = unix_s() + TOKEN_HOLDS_S;
-        let token = |snapshot: &SnapshotId, block: u64| self.token(snapshot, block, until_s);
+        let token = |snapshot: &SnapshotId, block: u64| self.make_token(snapshot, block, until_s);
         let mut blocks: Vec<BlockView> = match &before {
             None => {
                 let view = |block| BlockView { block, token: Some(token(&record.id, block)), since_token: None };
@@ -68,7 +64,7 @@ impl Snapshots {
             }
         };
         let next = (blocks.len() > limit).then(|| blocks.pop().map(|last| last.block)).flatten();
-        Ok(Blocks { blocks, next, size_gib: record.of.size_gib, tokens_until_s: until_s })
+        Ok(Blocks { blocks, next, size_gib: record.properties.size_gib, tokens_until_s: until_s })
     }
 
     /// Returns the bytes of a block.
@@ -92,7 +88,7 @@ impl Snapshots {
     pub(crate) fn start_snapshot(&self, request: DirectRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<SnapshotId> {
         let request = DirectRequest { key: self.keys.key_of_direct(request.parent.as_deref(), encrypted, kms_key)?, ..request };
         let events = self.ledger.command(&Command::Snapshot(SnapshotCommand::Start(request)))?;
-        let id = started(&events).pop().map(|(id, _)| id);
+        let id = list_started(&events).pop().map(|(id, _)| id);
         let record = id.and_then(|id| self.ledger.lab(|lab| lab.snapshots.records.get(&id).cloned()));
         let record = record.ok_or_else(|| crate::problem::could_not("snapshot", "was not made", "Try again."))?;
         if let Err(error) = self.open_builder(&record) {
@@ -103,13 +99,15 @@ impl Snapshots {
         Ok(record.id)
     }
 
+    /// Opens the builder of a snapshot whose blocks are put one by one, over the blocks of its
+    /// parent.
     fn open_builder(&self, record: &SnapshotRecord) -> io::Result<()> {
-        let parent = match &record.of.source {
+        let parent = match &record.properties.source {
             SnapshotSource::Direct { parent: Some(parent) } => Some(Manifest::load(&self.objects, parent.as_str())?),
             _ => None,
         };
         let cipher = self.cipher_of(record)?;
-        let builder = Builder::open(self.objects.clone(), record.id.as_str(), record.of.size_gib << 30, parent, cipher)?;
+        let builder = Builder::open(self.objects.clone(), record.id.as_str(), record.properties.size_gib << 30, parent, cipher)?;
         lock(&self.builders).insert(record.id.clone(), Arc::new(Put { builder, checksums: Mutex::default() }));
         Ok(())
     }
@@ -121,7 +119,8 @@ impl Snapshots {
         }
     }
 
-    fn put_of(&self, snapshot: &str) -> Outcome<(SnapshotId, Arc<Put>)> {
+    /// Returns the id and the open builder of a snapshot whose blocks are put one by one.
+    fn find_put(&self, snapshot: &str) -> Outcome<(SnapshotId, Arc<Put>)> {
         let record = self.ledger.lab(|lab| lab.snapshots.find(snapshot).cloned())?;
         let put = lock(&self.builders).get(&record.id).cloned();
         let rule = "is not being put block by block";
@@ -131,9 +130,10 @@ impl Snapshots {
         Ok((record.id, put))
     }
 
-    /// Puts a block.
+    /// Stores a block of a snapshot; refuses data that are not 512 KiB, or whose SHA-256 is another
+    /// one.
     pub(crate) fn put_block(&self, args: &PutBlock) -> Outcome<()> {
-        let (_, put) = self.put_of(&args.snapshot)?;
+        let (_, put) = self.find_put(&args.snapshot)?;
         let invalid = |value: &str, rule: &str| {
             bad_input(value, rule, "Send the 512 KiB of the block and their SHA-256, both in base64.").says("ValidationException", format!("{value} {rule}."))
         };
@@ -166,9 +166,10 @@ impl Snapshots {
         }
     }
 
-    /// Completes a snapshot that was put block by block.
+    /// Completes a snapshot whose blocks were put one by one. Their number must be the one of
+    /// `args`, and so must the checksum, unless blocks were put before a restart.
     pub(crate) fn finish_snapshot(&self, args: &FinishSnapshot) -> Outcome<SnapshotId> {
-        let (id, put) = self.put_of(&args.snapshot)?;
+        let (id, put) = self.find_put(&args.snapshot)?;
         let count = put.builder.changed_blocks();
         let wrong = |rule: String| bad_input(&args.snapshot, rule.clone(), "Put what is missing, then complete it again.").says("ValidationException", rule);
         if count != args.changed_blocks {
@@ -189,7 +190,7 @@ impl Snapshots {
         let (Some(put), Some(record)) = (put, record) else {
             return Err(refused(ErrorKind::IncorrectState, id.as_str(), "a block of it is being put", "Complete it when every block is answered."));
         };
-        let parent = match &record.of.source {
+        let parent = match &record.properties.source {
             SnapshotSource::Direct { parent } => parent.clone(),
             _ => None,
         };
@@ -233,7 +234,7 @@ mod tests {
         snapshots.put_block(&PutBlock { snapshot: id.to_string(), block: 3, data: BASE64_STANDARD.encode(&data), checksum }).unwrap();
         let finish = || snapshots.finish_snapshot(&FinishSnapshot { snapshot: id.to_string(), changed_blocks: 1, checksum: None });
         // A block that is being put holds this.
-        let under_way = snapshots.put_of(id.as_str()).unwrap().1;
+        let under_way = snapshots.find_put(id.as_str()).unwrap().1;
         for _ in 0..2 {
             assert_eq!(finish().unwrap_err().rule, "a block of it is being put");
         }

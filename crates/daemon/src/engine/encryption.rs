@@ -14,7 +14,7 @@ use crate::keyring::{self, Context, Keyring, KEY_BYTES};
 use crate::other_lab::OpenKey;
 use crate::problem::{bad_input, could_not, from_io, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
-use headrace_control::keys::{key_arn, of_ec2, NewKey};
+use headrace_control::keys::{key_arn, word_as_ec2, NewKey};
 use headrace_control::{ClientToken, Command, CreateRequest, ErrorKind, KeyCommand, KeyRecord, Problem, SnapshotKey, VolumeRecord};
 use headrace_store::encrypted::{SnapshotCipher, DATA_KEY_BYTES};
 use headrace_store::kms::RemoteKey;
@@ -87,8 +87,8 @@ impl Keys {
     }
 
     /// Makes the key that EBS makes for itself before a volume is created, where the volume needs
-    /// it and it is not there yet. It outlives a creation that is refused later, as at AWS. Says
-    /// what a dry run must leave out, which makes none.
+    /// it and it is not there yet. It outlives a creation that is refused later, as at AWS. A dry
+    /// run makes none: `request.encrypted` is set to None instead.
     pub(crate) fn key_for_new_volume(&self, request: &mut CreateRequest) -> Outcome<()> {
         let missing = self.ledger.lab(|lab| match lab.keys.choose(request.encrypted, request.kms_key.as_deref()) {
             Ok(Some(None)) => lab.keys.default_for_volumes().is_none(),
@@ -103,16 +103,16 @@ impl Keys {
         }
         let description = "Default key that protects my EBS volumes when no other key is defined".to_string();
         // The token of this call is that of the volume.
-        let token: Option<ClientToken> = envelope::set_aside();
+        let token: Option<ClientToken> = envelope::take_token();
         let result = self.create_key(NewKey { description, managed: true, ..NewKey::default() }, None);
-        envelope::put_back(token);
+        envelope::restore_token(token);
         result.map(drop)
     }
 
     /// Makes the data key of a new encrypted volume, and notes it wrapped.
     pub(crate) fn make_data_key(&self, record: &VolumeRecord) -> Outcome<()> {
         let Some(encryption) = &record.encryption else { return Ok(()) };
-        let wrapped = self.wrapped_data_key(&encryption.key, record.id.as_str())?;
+        let wrapped = self.make_wrapped_data_key(&encryption.key, record.id.as_str())?;
         self.ledger.command(&Command::Key(KeyCommand::VolumeKey { volume: record.id.to_string(), wrapped })).map(drop)
     }
 
@@ -123,7 +123,7 @@ impl Keys {
     /// snapshot from which the volume still loads blocks.
     pub fn data_key_of(&self, record: &VolumeRecord) -> Outcome<Option<Arc<SectorCipher>>> {
         let Some(encryption) = &record.encryption else { return Ok(None) };
-        let cipher = self.unwrapped(&encryption.key, &encryption.wrapped, record.id.as_str())?;
+        let cipher = self.unwrap_data_key(&encryption.key, &encryption.wrapped, record.id.as_str())?;
         let loads_from = record.origin.as_ref().filter(|origin| !origin.loaded);
         if let Some(key) = loads_from.and_then(|origin| origin.encryption.as_ref()) {
             self.snapshot_cipher(key)?;
@@ -133,26 +133,26 @@ impl Keys {
 
     /// Unwraps a data key. `context`: the id of the volume, copy or snapshot that it was wrapped
     /// for.
-    fn unwrapped(&self, key: &str, wrapped: &str, context: &str) -> Outcome<Arc<SectorCipher>> {
-        self.usable_key(key).map_err(as_ec2)?;
+    fn unwrap_data_key(&self, key: &str, wrapped: &str, context: &str) -> Outcome<Arc<SectorCipher>> {
+        self.usable_key(key).map_err(refuse_as_ec2)?;
         let wrapped =
             BASE64_STANDARD.decode(wrapped).map_err(|_| could_not(context, "its wrapped data key cannot be read", "Restore the volume from a snapshot."))?;
-        let data_key = self.keyring.decrypt(&wrapped, &context_of(context)).map_err(as_ec2)?;
+        let data_key = self.keyring.decrypt(&wrapped, &context_of(context)).map_err(refuse_as_ec2)?;
         let data_key: &[u8; DATA_KEY_BYTES] =
             data_key.as_slice().try_into().map_err(|_| could_not(context, "its data key has a wrong length", "Restore the volume from a snapshot."))?;
         Ok(Arc::new(SectorCipher::new(data_key)))
     }
 
     /// Makes a data key, wrapped under a KMS key, in base64.
-    fn wrapped_data_key(&self, key: &str, context: &str) -> Outcome<String> {
-        let key = self.usable_key(key).map_err(as_ec2)?;
+    fn make_wrapped_data_key(&self, key: &str, context: &str) -> Outcome<String> {
+        let key = self.usable_key(key).map_err(refuse_as_ec2)?;
         let mut data_key = Zeroizing::new([0u8; DATA_KEY_BYTES]);
         keyring::draw(data_key.as_mut()).map_err(|error| from_io("drawing a data key", &error))?;
-        let sealed = self.keyring.encrypt(&key.id, data_key.as_ref(), &context_of(context)).map_err(as_ec2)?;
+        let sealed = self.keyring.encrypt(&key.id, data_key.as_ref(), &context_of(context)).map_err(refuse_as_ec2)?;
         Ok(BASE64_STANDARD.encode(sealed))
     }
 
-    /// Makes what seals and opens the blocks of a snapshot.
+    /// Makes the cipher that seals and opens the blocks of a snapshot.
     ///
     /// # Errors
     /// The errors of [`Keys::data_key_of`].
@@ -160,16 +160,16 @@ impl Keys {
         self.cipher_known_as(key, &id_of_data_key(&key.wrapped))
     }
 
-    /// Makes the cipher where manifests know the data key by another id: that of the lab it came
-    /// from.
+    /// Makes the cipher of a snapshot whose manifest names the data key by `id`, as the lab does
+    /// that it came from.
     pub(crate) fn cipher_known_as(&self, key: &SnapshotKey, id: &str) -> Outcome<Arc<SnapshotCipher>> {
-        let cipher = self.unwrapped(&key.key, &key.wrapped, &key.context)?;
+        let cipher = self.unwrap_data_key(&key.key, &key.wrapped, &key.context)?;
         Ok(Arc::new(SnapshotCipher::new(cipher, id)))
     }
 
     /// Wraps the data key of another lab's snapshot under a key of this lab: the copy goes on after
     /// a restart, when the other lab may be away.
-    pub(crate) fn adopted(&self, data_key: &[u8; DATA_KEY_BYTES], kms_key: &str) -> Outcome<SnapshotKey> {
+    pub(crate) fn adopt_data_key(&self, data_key: &[u8; DATA_KEY_BYTES], kms_key: &str) -> Outcome<SnapshotKey> {
         let context = format!("source-{:016x}", random());
         let sealed = self.keyring.encrypt(kms_key, data_key, &context_of(&context))?;
         Ok(SnapshotKey { key: kms_key.to_string(), wrapped: BASE64_STANDARD.encode(sealed), context })
@@ -198,7 +198,7 @@ impl Keys {
             let value = if encrypted.is_some() { "Encrypted" } else { "KmsKeyArn" };
             return invalid(value, "cannot be given with a parent: the snapshot is encrypted as its parent is", "Leave it out.");
         }
-        match record.of.encryption {
+        match record.properties.encryption {
             Some(key) => {
                 self.snapshot_cipher(&key)?;
                 Ok(Some(key))
@@ -211,12 +211,12 @@ impl Keys {
         }
     }
 
-    fn new_snapshot_key(&self, encrypted: Option<bool>, kms_key: Option<String>, made_for: &str) -> Outcome<Option<SnapshotKey>> {
+    fn new_snapshot_key(&self, encrypted: Option<bool>, kms_key: Option<String>, purpose: &str) -> Outcome<Option<SnapshotKey>> {
         let mut request = CreateRequest { encrypted, kms_key, ..CreateRequest::default() };
         self.key_for_new_volume(&mut request)?;
         let key = self.ledger.lab(|lab| lab.keys.for_volume(&lab.settings, request.encrypted, request.kms_key.as_deref()))?;
-        let context = format!("{made_for}-{:016x}", random());
-        key.map(|key| Ok(SnapshotKey { wrapped: self.wrapped_data_key(&key, &context)?, key, context })).transpose()
+        let context = format!("{purpose}-{:016x}", random());
+        key.map(|key| Ok(SnapshotKey { wrapped: self.make_wrapped_data_key(&key, &context)?, key, context })).transpose()
     }
 
     /// Returns the wrapped data key of a snapshot, as it lies next to it in the store.
@@ -321,11 +321,11 @@ pub(crate) fn id_of_data_key(wrapped: &str) -> String {
 }
 
 /// Turns a refusal of KMS into EC2's.
-fn as_ec2(problem: headrace_control::Problem) -> headrace_control::Problem {
+fn refuse_as_ec2(problem: headrace_control::Problem) -> headrace_control::Problem {
     match problem.code.as_str() {
         "NotFoundException" | "DisabledException" | "KMSInvalidStateException" => {
             let headrace_control::Problem { kind, value, rule, source, hint, code, message } = problem;
-            of_ec2(headrace_control::ControlError::new(kind, value, rule, source, hint).says(code, message)).into()
+            word_as_ec2(headrace_control::ControlError::new(kind, value, rule, source, hint).says(code, message)).into()
         }
         _ => problem,
     }

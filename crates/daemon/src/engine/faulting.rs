@@ -1,7 +1,7 @@
 //! Faults of seconds, members that are slow, lost or rebuilt, and power cuts.
 
 use crate::engine::parts::{lock, random};
-use crate::engine::volume_files::member_of;
+use crate::engine::volume_files::member_data_of;
 use crate::engine::volumes::Volumes;
 use crate::problem::{bad_input, could_not, from_io, refused, Outcome};
 use headrace_catalog::RaidLevel;
@@ -54,7 +54,7 @@ pub struct FaultSet {
     pub seed: Option<u64>,
 }
 
-fn within(name: &str, value: Option<f64>, default: f64, least: f64, most: f64) -> Outcome<f64> {
+fn check_range(name: &str, value: Option<f64>, default: f64, least: f64, most: f64) -> Outcome<f64> {
     let value = value.unwrap_or(default);
     if (least..=most).contains(&value) {
         return Ok(value);
@@ -73,7 +73,7 @@ fn degradation(slow: Slowness, from: Nanos, until: Nanos) -> Degradation {
 }
 
 /// Returns the operations a fault is for; None for reads and writes.
-fn operation(named: Option<&str>) -> Outcome<Option<Op>> {
+fn parse_operation(named: Option<&str>) -> Outcome<Option<Op>> {
     match named {
         None | Some("any") => Ok(None),
         Some("read") => Ok(Some(Op::Read)),
@@ -135,18 +135,18 @@ impl Volumes {
             .ok_or_else(|| refused(ErrorKind::IncorrectState, record.label(), "is not attached", "Attach it first: a fault changes what its device answers."))
     }
 
-    /// Sets a fault; its exact times are in the answer.
-    pub fn fault(self: &Arc<Self>, request: &FaultRequest) -> Outcome<FaultSet> {
+    /// Sets a fault, and returns it with its exact times.
+    pub fn set_fault(self: &Arc<Self>, request: &FaultRequest) -> Outcome<FaultSet> {
         let record = self.ledger.find(&request.volume)?;
-        let op = operation(request.op.as_deref())?;
-        let in_s = within("in_s", request.in_s, if request.kind == "power-cut" { CUT_AFTER_S } else { 0.0 }, 0.0, MOST_SECONDS)?;
-        let seconds = within("seconds", request.seconds, if request.kind == "pause" { 1.0 } else { DEGRADED_SECONDS }, 0.001, MOST_SECONDS)?;
+        let op = parse_operation(request.op.as_deref())?;
+        let in_s = check_range("in_s", request.in_s, if request.kind == "power-cut" { CUT_AFTER_S } else { 0.0 }, 0.0, MOST_SECONDS)?;
+        let seconds = check_range("seconds", request.seconds, if request.kind == "pause" { 1.0 } else { DEGRADED_SECONDS }, 0.001, MOST_SECONDS)?;
         let from = self.devices.clock.now() + nanos(in_s);
         let id = random();
         let set = FaultSet { id: fault_name(id), kind: request.kind.clone(), from, until: from + nanos(seconds), seed: None };
         let kind = match request.kind.as_str() {
             "pause" => FaultKind::Pause,
-            "latency" => FaultKind::Latency((within("extra_ms", request.extra_ms, LATENCY_MS, 0.001, MOST_EXTRA_MS)? * 1e6) as u64),
+            "latency" => FaultKind::Latency((check_range("extra_ms", request.extra_ms, LATENCY_MS, 0.001, MOST_EXTRA_MS)? * 1e6) as u64),
             "error" => FaultKind::Error(request.every.filter(|&every| every > 0).unwrap_or(1)),
             "degraded" => return self.degrade(&record, request, set),
             "power-cut" => return self.cut_power(&record, request, set),
@@ -164,6 +164,7 @@ impl Volumes {
         Ok(set)
     }
 
+    /// Degrades one member, or all, in the model for the time of the fault.
     fn degrade(&self, record: &VolumeRecord, request: &FaultRequest, set: FaultSet) -> Outcome<FaultSet> {
         let slow = Slowness::new(request.caps_percent.unwrap_or(DEGRADED_PERCENT), request.extra_ms.unwrap_or(DEGRADED_MS))?;
         let event = degradation(slow, set.from, set.until);
@@ -231,22 +232,23 @@ impl Volumes {
     pub fn faults(&self, volume: &str) -> Outcome<Vec<FaultSet>> {
         let record = self.ledger.find(volume)?;
         let Some(attached) = lock(&self.files).get(&record.id).and_then(|files| files.attached.clone()) else { return Ok(Vec::new()) };
-        let mut faults: Vec<FaultSet> = attached.faults.faults(self.devices.clock.now()).iter().map(described).collect();
+        let mut faults: Vec<FaultSet> = attached.faults.faults(self.devices.clock.now()).iter().map(describe_fault).collect();
         if attached.faults.is_off() {
             faults.push(FaultSet { id: "power".into(), kind: "power-cut".into(), from: Nanos::ZERO, until: Nanos::NEVER, seed: None });
         }
         Ok(faults)
     }
 
-    /// Ends one fault or all, and every degradation with the last; how many ended.
+    /// Ends one fault, or with None all of them and every degradation; returns the number of faults
+    /// ended, degradations not counted.
     pub fn clear_faults(&self, volume: &str, fault: Option<&str>) -> Outcome<usize> {
         let record = self.ledger.find(volume)?;
         let attached = lock(&self.files).get(&record.id).and_then(|files| files.attached.clone());
         let Some(fault) = fault else {
             let device = self.device_number(&record)?;
-            for (member, is) in record.members.iter().enumerate() {
+            for (member, entry) in record.members.iter().enumerate() {
                 self.devices.change(&ModelChange::Recover { device, member });
-                self.slow_in_model(device, member, &is.state);
+                self.slow_in_model(device, member, &entry.state);
             }
             return Ok(attached.map_or(0, |attached| attached.faults.clear(None)));
         };
@@ -259,8 +261,9 @@ impl Volumes {
         }
     }
 
-    /// Loses, slows, restores or replaces a member.
-    pub fn member(self: &Arc<Self>, command: &Command) -> Outcome<VolumeRecord> {
+    /// Loses, slows, restores or replaces a member, in the ledger, the model and the array, and
+    /// returns the record afterwards.
+    pub fn change_member(self: &Arc<Self>, command: &Command) -> Outcome<VolumeRecord> {
         let (Command::FailMember { volume, member }
         | Command::SlowMember { volume, member, .. }
         | Command::RestoreMember { volume, member }
@@ -276,8 +279,8 @@ impl Volumes {
         self.devices.change(&ModelChange::Recover { device, member: index });
         let raid = lock(&self.files).get(&record.id).and_then(|files| files.raid.clone());
         // A lost member may take a rebuild with it: all are set.
-        for (index, is) in record.members.iter().enumerate() {
-            let state = member_of(&is.state);
+        for (index, entry) in record.members.iter().enumerate() {
+            let state = member_data_of(&entry.state);
             // The model knows no rebuild: until then the array counts the member as lost.
             self.devices.change(&ModelChange::Failed { device, member: index, failed: state != MemberData::Good });
             if let Some(raid) = &raid {
@@ -308,14 +311,15 @@ impl Volumes {
     /// reached the disk.
     pub fn resume_rebuilds(self: &Arc<Self>) {
         for record in self.ledger.lab(|lab| lab.volumes.values().cloned().collect::<Vec<_>>()) {
-            for (member, is) in record.members.iter().enumerate() {
-                if matches!(is.state, MemberState::Rebuilding { .. }) {
+            for (member, entry) in record.members.iter().enumerate() {
+                if matches!(entry.state, MemberState::Rebuilding { .. }) {
                     self.start_rebuild(&record, member);
                 }
             }
         }
     }
 
+    /// Starts the thread that rebuilds a member.
     fn start_rebuild(self: &Arc<Self>, record: &VolumeRecord, member: usize) {
         let (volumes, record) = (self.clone(), record.clone());
         std::thread::spawn(move || match volumes.rebuild(&record, member) {
@@ -328,15 +332,16 @@ impl Volumes {
     /// Returns true while a member of `record` is to be filled. `fail` and `replace`, which may
     /// come between two looks, begin another rebuild, and end the one before.
     fn is_rebuilding(&self, record: &VolumeRecord, member: usize) -> bool {
-        let is_same = |now: &VolumeRecord| {
-            let is_usable = matches!(now.status, VolumeStatus::Available | VolumeStatus::InUse);
-            let now = &now.members[member];
-            is_usable && now.replaced == record.members[member].replaced && matches!(now.state, MemberState::Rebuilding { .. })
+        let is_same = |current: &VolumeRecord| {
+            let is_usable = matches!(current.status, VolumeStatus::Available | VolumeStatus::InUse);
+            let current = &current.members[member];
+            is_usable && current.replaced == record.members[member].replaced && matches!(current.state, MemberState::Rebuilding { .. })
         };
         !self.ledger.is_stopping() && self.ledger.lab(|lab| lab.volumes.get(&record.id).is_some_and(is_same))
     }
 
-    /// Fills a member from the others, as fast as the model lets it; false when it was ended.
+    /// Fills a member from the others, as fast as the model lets it. Returns false if the rebuild
+    /// was ended before, by a command or by the end of the lab.
     fn rebuild(&self, record: &VolumeRecord, member: usize) -> Outcome<bool> {
         let Some((device_number, raid)) = self.files_of(record, |files| Some((files.device_number, files.raid.clone()?)))? else { return Ok(false) };
         let MemberState::Rebuilding { mib_s, .. } = record.members[member].state else { return Ok(false) };
@@ -410,7 +415,8 @@ impl Volumes {
     }
 }
 
-fn described(fault: &Fault) -> FaultSet {
+/// Returns a fault of the injector as callers see it.
+fn describe_fault(fault: &Fault) -> FaultSet {
     let kind = match fault.kind {
         FaultKind::Pause => "pause",
         FaultKind::Latency(_) => "latency",

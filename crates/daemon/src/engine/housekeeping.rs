@@ -1,13 +1,13 @@
 //! Work that no call asks for: events that are due, schedules, rows of metrics, volumes to put to
 //! rest.
 
-use crate::engine::parts::lock;
+use crate::engine::parts::{lock, unix_s};
 use crate::engine::Engine;
 use crate::problem::Outcome;
 use headrace_control::keys::KeyChange;
 use headrace_control::{Change, Command};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Interval between two looks for work that is due. It is short because lab time may run much
 /// faster than the wall clock.
@@ -19,13 +19,15 @@ const EXPIRE_EVERY_S: u64 = 3_600;
 /// Starts the thread; it ends with the lab.
 pub fn start(engine: &Arc<Engine>) -> std::io::Result<std::thread::JoinHandle<()>> {
     let engine = engine.clone();
-    std::thread::Builder::new().name("headrace-due".into()).spawn(move || engine.keep())
+    std::thread::Builder::new().name("headrace-due".into()).spawn(move || engine.run_housekeeping())
 }
 
 impl Engine {
-    fn keep(&self) {
-        let mut second = unix_s();
-        lock(&self.volumes.noting).second = second;
+    /// Does all housekeeping every [`LOOK_EVERY`], and what concerns rows and rests every second,
+    /// until the lab goes down. Errors are logged.
+    fn run_housekeeping(&self) {
+        let mut second_s = unix_s();
+        lock(&self.volumes.noting).second = second_s;
         while !self.ledger.is_stopping() {
             std::thread::sleep(LOOK_EVERY);
             if let Err(problem) = self.pass_due() {
@@ -37,16 +39,16 @@ impl Engine {
             if let Err(problem) = self.workers.run_schedules() {
                 tracing::error!("schedules: {}: {}", problem.value, problem.rule);
             }
-            let now = unix_s();
-            if now != second {
+            let now_s = unix_s();
+            if now_s != second_s {
                 self.volumes.note_loaded();
                 // The row belongs to the second that ended.
-                self.volumes.note_second(now);
-                if now / EXPIRE_EVERY_S != second / EXPIRE_EVERY_S {
-                    self.metrics.store.expire(now);
+                self.volumes.note_second(now_s);
+                if now_s / EXPIRE_EVERY_S != second_s / EXPIRE_EVERY_S {
+                    self.metrics.store.expire(now_s);
                 }
-                second = now;
-                if let Err(problem) = self.volumes.detach_what_waited() {
+                second_s = now_s;
+                if let Err(problem) = self.volumes.detach_waiting() {
                     tracing::error!("detaching what was busy: {}: {}", problem.value, problem.rule);
                 }
                 if let Err(problem) = self.volumes.rest_idle() {
@@ -81,8 +83,4 @@ impl Engine {
         }
         Ok(())
     }
-}
-
-fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
 }

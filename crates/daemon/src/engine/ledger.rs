@@ -32,14 +32,14 @@ impl Ledger {
     }
 
     /// Changes the settings at the start. Returns the limits of the instance, and the levels of its
-    /// credits that were noted last.
+    /// credit buckets that were noted last.
     pub(crate) fn configure(&self, request: SettingsRequest) -> Outcome<(Option<InstanceLimits>, Option<InstanceState>)> {
         // The devices of the earlier daemon are gone: nothing is attached while settings change.
         let mut state = lock(&self.state);
         let mut detached = state.lab.clone();
         detached.volumes.values_mut().for_each(|record| record.attachment = None);
-        let now = state.clock.lab_ms(0);
-        let events = detached.decide(&Command::Configure(request), now, &mut random)?;
+        let now_ms = state.clock.lab_ms(0);
+        let events = detached.decide(&Command::Configure(request), now_ms, &mut random)?;
         commit(&mut state, events)?;
         state.clock = state.clock.rescaled(0, state.lab.settings.time_scale);
         let instance = state.lab.settings.instance()?;
@@ -50,17 +50,17 @@ impl Ledger {
     /// Decides a command, writes its events to the journal, and applies them.
     pub fn command(&self, command: &Command) -> Outcome<Vec<Event>> {
         let mut state = lock(&self.state);
-        let now = self.lab_ms_of(&state);
+        let now_ms = self.lab_ms_of(&state);
         let decided = match envelope::token() {
-            None => state.lab.decide(command, now, &mut random),
-            Some(token) => state.lab.decide_once(command, &token, now, &mut random),
+            None => state.lab.decide(command, now_ms, &mut random),
+            Some(token) => state.lab.decide_once(command, &token, now_ms, &mut random),
         };
         let events = decided?;
         if envelope::is_dry_run() {
             return Err(envelope::dry_run_passed());
         }
         commit(&mut state, events.clone())?;
-        envelope::written_down();
+        envelope::forget_token();
         Ok(events)
     }
 
@@ -90,12 +90,11 @@ impl Ledger {
             device.members.iter_mut().for_each(SavedVolume::forget_touch);
             device
         };
-        let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::of(&levels(device)))?))).collect();
-        let newer = Balances { instance: instance.and_then(|(now, state)| saved(now, Json::of(&state))), devices };
+        let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::from_value(&levels(device)))?))).collect();
+        let newer = Balances { instance: instance.and_then(|(now, state)| saved(now, Json::from_value(&state))), devices };
         write_waiting(&mut state)?;
         state.journal.append(&Entry::Balances(newer.clone()), false)?;
-        state.balances.instance = newer.instance.or(state.balances.instance.take());
-        state.balances.devices.extend(newer.devices);
+        state.balances.merge(newer);
         if state.journal.needs_compaction() {
             let all = Checkpoint { lab: state.lab.clone(), balances: state.balances.clone() };
             state.journal.compact(&all)?;
@@ -103,7 +102,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Writes down what waits for that.
+    /// Writes the events that wait to the journal.
     pub(crate) fn settle(&self) -> Outcome<()> {
         write_waiting(&mut lock(&self.state))
     }

@@ -36,6 +36,8 @@ impl Volumes {
         self.note_used(used);
     }
 
+    /// Notes the credits of volumes that had requests, and of the instance; none where no volume
+    /// had any.
     fn note_used(&self, used: Vec<(VolumeId, Nanos, SavedDevice)>) {
         if used.is_empty() {
             return;
@@ -45,8 +47,8 @@ impl Volumes {
         }
     }
 
-    /// Writes the rows of a volume and its members for a second, or for a part of a second. Says
-    /// whether the volume was used.
+    /// Writes the rows of a volume and its members for a second, or for a part of a second. Returns
+    /// true if the volume had requests.
     fn note_volume(&self, second: u64, id: &VolumeId, attached: &AttachedVolume, is_part: bool) -> bool {
         let sample = attached.meter.take(self.devices.clock.now());
         let credits = self.ledger.lab(|lab| lab.volumes.get(id).map_or(CreditUnit::Ios, credit_unit));
@@ -61,6 +63,8 @@ impl Volumes {
         sample.ops != [0, 0]
     }
 
+    /// Writes the row of a volume or member for a second, or for the part of a second that is over;
+    /// counts a row that cannot be written.
     fn note_row(&self, second: u64, id: &VolumeId, member: Option<u32>, sample: &Sample, extra: &Extra, is_part: bool) {
         let noted = match is_part {
             true => self.metrics.store.record_part(id.as_str(), member, second, sample, extra),

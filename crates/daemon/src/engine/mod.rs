@@ -174,6 +174,8 @@ impl Engine {
         Ok(Arc::new(engine))
     }
 
+    /// Changes the settings that the options name, and sets the instance in the model, with the
+    /// credits it had.
     fn configure(&self, options: &Options) -> Outcome<()> {
         let (instance, levels) = self.ledger.configure(SettingsRequest {
             instance_type: options.instance_type.clone(),

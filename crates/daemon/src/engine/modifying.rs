@@ -28,6 +28,7 @@ impl Volumes {
         Ok((self.ledger.find(volume)?, modification))
     }
 
+    /// Begins a modification in the model: its times are converted from lab time to device time.
     fn modify_model(&self, record: &VolumeRecord, modification: &Modification) -> Outcome<()> {
         let after = VolumeRecord { spec: modification.to.clone(), ..record.clone() };
         let limits = self.ledger.lab(|lab| after.limits(&lab.settings))?;

@@ -30,6 +30,11 @@ pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
 }
 
+/// Returns the wall clock, Unix seconds.
+pub(crate) fn unix_s() -> u64 {
+    unix_ms() / 1_000
+}
+
 /// Draws a random number from the operating system.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0u8; 8];

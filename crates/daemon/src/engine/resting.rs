@@ -142,6 +142,8 @@ impl Volumes {
         device.members().iter().map(|member| member.balance(now)).collect()
     }
 
+    /// Returns the device of a volume that is not open, as it was at its last use, with balances
+    /// that were set since.
     fn resting_device(&self, record: &VolumeRecord, limits: &[VolumeLimits]) -> Outcome<Device> {
         let (saved, at) = self.saved_as_left(record, limits)?;
         let mut device = Device::from_saved(&saved, at);
@@ -162,7 +164,7 @@ impl Volumes {
         Ok((volume_files::device_of(record, limits, &self.ledger.model_options()?, device), at))
     }
 
-    /// Balances that were set after the last one was noted: member and percent.
+    /// Returns the balances that were set after the last one was noted: member and percent.
     pub(crate) fn balances_set(&self, record: &VolumeRecord) -> Vec<(usize, f64)> {
         let noted_ms = self.ledger.state(|state| state.balances.devices.get(&record.id).map(|saved| saved.at_ms));
         let sets = record.members.iter().enumerate().filter_map(|(index, member)| Some((index, member.balance?)));
@@ -178,7 +180,7 @@ impl Volumes {
         }
         let mut resting = lock(&self.resting);
         let entry = resting.entry(record.id.clone()).or_default();
-        entry.allocated = entry.allocated.or_else(|| volume_files::look(&self.volumes_folder(), record).ok());
+        entry.allocated = entry.allocated.or_else(|| volume_files::measure_allocated(&self.volumes_folder(), record).ok());
         entry.allocated
     }
 }

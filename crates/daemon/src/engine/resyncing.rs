@@ -31,6 +31,7 @@ impl Volumes {
         lock(&self.files).get(id).and_then(|files| files.raid.as_ref()).is_some_and(|raid| raid.needs_resync())
     }
 
+    /// Resyncs all open arrays whose copies or parity may differ, one after another.
     fn resync_arrays(&self) {
         let volumes = lock(&self.files);
         let waiting = volumes.iter().filter(|(_, files)| !files.locked && files.raid.as_ref().is_some_and(|raid| raid.needs_resync()));

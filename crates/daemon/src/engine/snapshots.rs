@@ -92,7 +92,8 @@ impl Snapshots {
         }
     }
 
-    pub(super) fn put(&self, chain: &str, job: Job) {
+    /// Queues a job under its chain, unless the same job is queued already, and wakes the workers.
+    pub(super) fn queue_job(&self, chain: &str, job: Job) {
         let mut jobs = lock(&self.jobs);
         if jobs.queue.iter().all(|(_, other, _)| *other != job) {
             jobs.queue.push_back((chain.to_string(), job, 0));
@@ -103,7 +104,7 @@ impl Snapshots {
 
     /// Takes the first job whose chain has none under way; None when no job came within
     /// [`LOOK_EVERY`].
-    pub(super) fn take(&self) -> Option<(String, Job, u32)> {
+    pub(super) fn take_job(&self) -> Option<(String, Job, u32)> {
         let mut jobs = lock(&self.jobs);
         let position = jobs.queue.iter().position(|(chain, ..)| !jobs.busy.contains(chain));
         let Some(index) = position else {
@@ -118,7 +119,8 @@ impl Snapshots {
         Some((chain, job, tries))
     }
 
-    pub(super) fn done(&self, chain: &str, job: &Job) {
+    /// Notes that a job of a chain has ended, so that the next one of the chain may begin.
+    pub(super) fn end_job(&self, chain: &str, job: &Job) {
         let mut jobs = lock(&self.jobs);
         jobs.busy.remove(chain);
         if let Job::Store(snapshot) = job {
@@ -141,35 +143,36 @@ impl Snapshots {
         jobs.queue.retain(|(_, job, _)| *job != Job::Store(snapshot.clone()));
     }
 
-    /// Begins a copy.
+    /// Begins a copy of a snapshot. One whose source cannot be opened begins too, and fails at once
+    /// with the reason, as at AWS.
     pub fn copy_snapshot(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<SnapshotId> {
         let (request, refused) = match &request.store {
             None => (self.copy_of_own(request, encrypted, kms_key)?, None),
             Some(_) => self.copy_of_another(request, encrypted, kms_key)?,
         };
         let events = self.ledger.command(&Command::Snapshot(SnapshotCommand::Copy(request)))?;
-        let (id, _) = started(&events).pop().ok_or_else(|| could_not("snapshot", "was not made", "Try again."))?;
+        let (id, _) = list_started(&events).pop().ok_or_else(|| could_not("snapshot", "was not made", "Try again."))?;
         match refused {
             // The copy exists and says why it failed, as at AWS.
             Some(problem) => self.fail_snapshot(&id, &key_not_accessible(&problem).to_string()),
-            None => self.put(id.as_str(), Job::Store(id.clone())),
+            None => self.queue_job(id.as_str(), Job::Store(id.clone())),
         }
         Ok(id)
     }
 
     fn copy_of_own(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<CopyRequest> {
-        let own = self.ledger.lab(|lab| lab.snapshots.find(&request.snapshot).cloned())?;
-        Ok(CopyRequest { key: self.keys.key_of_copy(own.of.encryption.is_some(), encrypted, kms_key)?, ..request })
+        let own_record = self.ledger.lab(|lab| lab.snapshots.find(&request.snapshot).cloned())?;
+        Ok(CopyRequest { key: self.keys.key_of_copy(own_record.properties.encryption.is_some(), encrypted, kms_key)?, ..request })
     }
 
     /// Makes the request for a copy from another object store, and the reason why its source's key
-    /// cannot be had. The data key of the source comes from the lab that has it, or lies wrapped in
-    /// the store under a key that this lab has too; it is kept here wrapped under the key of the
+    /// cannot be used. The data key of the source comes from the lab that has it, or lies wrapped
+    /// in the store under a key that this lab has too; it is kept here wrapped under the key of the
     /// copy.
     fn copy_of_another(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<(CopyRequest, Option<Problem>)> {
         let id: SnapshotId = request.snapshot.parse()?;
         let named = request.store.clone().unwrap_or_default();
-        let other = OtherLab::of(&named);
+        let other = OtherLab::parse(&named);
         let offer = other.as_ref().map(|other| other.offer(id.as_str())).transpose()?;
         let url = offer.as_ref().map_or(named, |offer| offer.store.clone());
         let failed = |error: io::Error| from_io(format!("{id} in {url}"), &error);
@@ -201,7 +204,7 @@ impl Snapshots {
         };
         match (opened, &request.key) {
             (Ok(Some(data_key)), Some(key)) => {
-                let source_key = Some(self.keys.adopted(&data_key, &key.key)?);
+                let source_key = Some(self.keys.adopt_data_key(&data_key, &key.key)?);
                 Ok((CopyRequest { source_key, ..request }, None))
             }
             (Err(problem), _) => Ok((request, Some(problem))),
@@ -212,7 +215,7 @@ impl Snapshots {
     /// Returns the facts that another lab needs for a copy.
     pub(crate) fn offer_snapshot(&self, snapshot: &str) -> Outcome<SnapshotOffer> {
         let record = self.ledger.completed(snapshot)?;
-        let key = record.of.encryption;
+        let key = record.properties.encryption;
         Ok(SnapshotOffer {
             store: self.objects.url().to_string(),
             kms_key: key.as_ref().map(|key| self.ledger.lab(|lab| key_arn(&lab.settings, &key.key))),
@@ -235,7 +238,7 @@ impl Snapshots {
             self.cancel(snapshot);
             lock(&self.builders).remove(snapshot);
             let chain = self.ledger.lab(|lab| lab.snapshots.deleting.get(snapshot).cloned());
-            self.put(&chain.unwrap_or_default(), Job::Remove(snapshot.clone()));
+            self.queue_job(&chain.unwrap_or_default(), Job::Remove(snapshot.clone()));
         }
     }
 
@@ -244,13 +247,13 @@ impl Snapshots {
     pub(super) fn waits_for_key(&self, snapshot: &SnapshotId) -> bool {
         self.ledger.lab(|lab| {
             // A copy fails as on AWS.
-            let record = lab.snapshots.records.get(snapshot).filter(|record| record.of.source == SnapshotSource::Volume);
-            let key = record.and_then(|record| record.of.encryption.as_ref());
+            let record = lab.snapshots.records.get(snapshot).filter(|record| record.properties.source == SnapshotSource::Volume);
+            let key = record.and_then(|record| record.properties.encryption.as_ref());
             key.is_some_and(|key| lab.keys.keys.contains_key(&key.key) && lab.keys.usable(&lab.settings, &key.key).is_err())
         })
     }
 
-    /// Says at the snapshot why it is not stored yet.
+    /// Notes in the record of a snapshot why it is not stored yet.
     pub(super) fn note_waiting(&self, snapshot: &SnapshotId, error: &io::Error) {
         let percent = self.ledger.lab(|lab| lab.snapshots.records.get(snapshot).map(|record| record.progress_percent));
         let waits = Some(error.to_string());
@@ -260,6 +263,7 @@ impl Snapshots {
         }
     }
 
+    /// Ends the instant of a snapshot, and notes that the snapshot failed, if it is still pending.
     pub(crate) fn fail_snapshot(&self, snapshot: &SnapshotId, reason: &str) {
         if let Some(instant) = lock(&self.instants).remove(snapshot) {
             drop(instant.finish());
@@ -276,9 +280,13 @@ impl Snapshots {
     /// Notes that everything is stored, and lets the instant go, and older snapshots that a
     /// schedule no longer keeps.
     pub(crate) fn complete_snapshot(&self, record: &SnapshotRecord, manifest: &Manifest, parent: Option<SnapshotId>) -> io::Result<()> {
-        let (block, full) = (headrace_store::snapshots::BLOCK_BYTES as u64, manifest.blocks());
-        let completed =
-            SnapshotCommand::Completed { snapshot: record.id.clone(), parent, stored_bytes: manifest.own_blocks() * block, full_bytes: full * block };
+        let (block_bytes, blocks) = (headrace_store::snapshots::BLOCK_BYTES as u64, manifest.blocks());
+        let completed = SnapshotCommand::Completed {
+            snapshot: record.id.clone(),
+            parent,
+            stored_bytes: manifest.own_blocks() * block_bytes,
+            full_bytes: blocks * block_bytes,
+        };
         if self.ledger.lab(|lab| lab.snapshots.pending.contains(&record.id)) {
             let events = self.ledger.command(&Command::Snapshot(completed)).map_err(|problem| io::Error::other(problem.rule))?;
             self.after_deletions(&events);
@@ -289,6 +297,8 @@ impl Snapshots {
         Ok(())
     }
 
+    /// Stores the wrapped key and the blocks of a snapshot; notes the progress, and ends early if
+    /// the snapshot is deleted or the lab goes down.
     pub(super) fn upload(
         &self,
         record: &SnapshotRecord,
@@ -310,7 +320,7 @@ impl Snapshots {
 
     /// Puts the wrapped data key of an encrypted snapshot next to its blocks.
     pub(crate) fn keep_wrapped_key(&self, record: &SnapshotRecord) -> io::Result<()> {
-        let key = record.of.encryption.as_ref();
+        let key = record.properties.encryption.as_ref();
         key.map_or(Ok(()), |key| self.keys.wrapped_key(record.id.as_str(), key).store(&self.objects))
     }
 
@@ -320,11 +330,12 @@ impl Snapshots {
     pub(super) fn parent_of(&self, record: &SnapshotRecord, instant: &Instant) -> Option<Arc<Manifest>> {
         let since = instant.changes().map(|(since, _)| since.to_string());
         let candidates: Vec<SnapshotId> = self.ledger.lab(|lab| {
-            let usable = |other: &&SnapshotRecord| other.state == SnapshotState::Completed && other.of.chain == record.of.chain && other.id != record.id;
+            let usable =
+                |other: &&SnapshotRecord| other.state == SnapshotState::Completed && other.properties.chain == record.properties.chain && other.id != record.id;
             let mut records: Vec<&SnapshotRecord> = lab.snapshots.records.values().filter(usable).collect();
             records.sort_by_key(|other| {
                 let is_since = since.as_deref() == Some(other.id.as_str());
-                let same_volume = other.of.volume == record.of.volume;
+                let same_volume = other.properties.volume == record.properties.volume;
                 std::cmp::Reverse((is_since, same_volume, other.started_ms))
             });
             records.into_iter().map(|other| other.id.clone()).take(1).collect()
@@ -332,24 +343,27 @@ impl Snapshots {
         candidates.first().and_then(|id| self.manifest(id).ok())
     }
 
+    /// Copies the blocks of `source` from this lab's store or from `store`. `key` opens the blocks
+    /// of another store; those of this lab are opened with the key of their own record.
     pub(super) fn store_copy(&self, record: &SnapshotRecord, store: Option<&str>, source: &SnapshotId, key: Option<&SnapshotKey>) -> io::Result<Manifest> {
         let objects = match store {
             Some(url) => Objects::open_existing(url)?,
             None => self.objects.clone(),
         };
         let manifest = Manifest::load(&objects, source.as_str())?;
-        let own = self.ledger.lab(|lab| lab.snapshots.records.get(source).cloned()).filter(|_| store.is_none());
-        let key = own.as_ref().map_or(key, |own| own.of.encryption.as_ref());
-        let opens = key.map(|key| self.keys.cipher_known_as(key, manifest.key())).transpose().map_err(|problem| key_not_accessible(&problem))?;
-        if opens.is_none() && !manifest.key().is_empty() {
+        let own_record = self.ledger.lab(|lab| lab.snapshots.records.get(source).cloned()).filter(|_| store.is_none());
+        let key = own_record.as_ref().map_or(key, |own_record| own_record.properties.encryption.as_ref());
+        let opening = key.map(|key| self.keys.cipher_known_as(key, manifest.key())).transpose().map_err(|problem| key_not_accessible(&problem))?;
+        if opening.is_none() && !manifest.key().is_empty() {
             return Err(key_not_accessible(&unknown_key(source.as_str())));
         }
         let cipher = self.cipher_of(record)?;
-        let opens = opens.as_deref().map(|opens| opens as &dyn BlockCipher);
-        let copied = Stored { objects: &objects, manifest: &manifest, cipher: opens };
+        let opening = opening.as_deref().map(|cipher| cipher as &dyn BlockCipher);
+        let copied = Stored { objects: &objects, manifest: &manifest, cipher: opening };
         self.upload(record, &copied, None, cipher.as_deref())
     }
 
+    /// Removes the objects of a deleted snapshot; leaves them while a volume loads from it.
     pub(super) fn remove_snapshot(&self, snapshot: &SnapshotId) -> io::Result<()> {
         if let Some(instant) = lock(&self.instants).remove(snapshot) {
             instant.finish()?;
@@ -373,7 +387,7 @@ impl Snapshots {
         let stored: HashSet<String> = objects.list("manifests/")?.into_iter().map(|listed| listed.name).collect();
         let others: Vec<String> = self.ledger.lab(|lab| {
             let chain = lab.snapshots.deleting.get(snapshot);
-            let records = lab.snapshots.records.values().filter(|record| Some(&record.of.chain) == chain).map(|record| &record.id);
+            let records = lab.snapshots.records.values().filter(|record| Some(&record.properties.chain) == chain).map(|record| &record.id);
             let waiting = lab.snapshots.deleting.iter().filter(|(id, other)| Some(*other) == chain && *id != snapshot).map(|(id, _)| id);
             records.chain(waiting).map(ToString::to_string).filter(|id| stored.contains(&format!("manifests/{id}"))).collect()
         });
@@ -387,10 +401,11 @@ impl Snapshots {
         unreferenced(&own, references.iter().map(Vec::as_slice)).iter().try_for_each(|segment| objects.delete(segment))
     }
 
-    /// Removals that waited for a volume to be loaded.
+    /// Queues the removal of every deleted snapshot: one that waited for a volume to be loaded goes
+    /// on.
     pub(crate) fn retry_removals(&self) {
         for (snapshot, chain) in self.ledger.lab(|lab| lab.snapshots.deleting.clone()) {
-            self.put(&chain, Job::Remove(snapshot));
+            self.queue_job(&chain, Job::Remove(snapshot));
         }
     }
 
@@ -399,12 +414,12 @@ impl Snapshots {
         self.ledger.lab(|lab| {
             let mut pending = lab.snapshots.pending.iter().filter_map(|id| lab.snapshots.records.get(id));
             let copied = |other: &VolumeRecord| other.is_being_copied() && other.source_volume.as_ref() == Some(volume);
-            pending.any(|record| record.of.volume.as_ref() == Some(volume)) || lab.volumes.values().any(copied)
+            pending.any(|record| record.properties.volume.as_ref() == Some(volume)) || lab.volumes.values().any(copied)
         })
     }
 
-    /// Instants that an earlier daemon left in the files of a volume: those of pending snapshots go
-    /// on, the others end.
+    /// Takes over the instants that an earlier daemon left in the files of a volume: those of
+    /// pending snapshots and of copies under way go on, the others end.
     pub(crate) fn adopt_instants(&self, capture: &Arc<Capture>) {
         for instant in capture.instants() {
             let pending = instant.name().parse().ok().filter(|id| self.ledger.lab(|lab| lab.snapshots.pending.contains(id)));
@@ -430,24 +445,24 @@ impl Snapshots {
     /// Returns the cipher that opens the blocks of the snapshot that a volume is made from; None if
     /// they are not encrypted.
     pub(crate) fn cipher_of_origin(&self, record: &VolumeRecord) -> io::Result<Option<Arc<dyn BlockCipher>>> {
-        record.origin.as_ref().and_then(|origin| origin.encryption.as_ref()).map(|key| self.opened_key(key)).transpose()
+        record.origin.as_ref().and_then(|origin| origin.encryption.as_ref()).map(|key| self.open_cipher(key)).transpose()
     }
 
     /// Returns the cipher that seals the blocks of a snapshot; None if they are not encrypted.
     pub(crate) fn cipher_of(&self, record: &SnapshotRecord) -> io::Result<Option<Arc<dyn BlockCipher>>> {
-        record.of.encryption.as_ref().map(|key| self.opened_key(key)).transpose()
+        record.properties.encryption.as_ref().map(|key| self.open_cipher(key)).transpose()
     }
 
-    fn opened_key(&self, key: &SnapshotKey) -> io::Result<Arc<dyn BlockCipher>> {
+    fn open_cipher(&self, key: &SnapshotKey) -> io::Result<Arc<dyn BlockCipher>> {
         match self.keys.snapshot_cipher(key) {
             Ok(cipher) => Ok(cipher),
             Err(problem) => Err(io::Error::other(format!("{}: {}", problem.value, problem.rule))),
         }
     }
 
-    /// Checks that a snapshot can be had before a volume is made from it. While the object store is
-    /// away, no volume is made, and the same call may be made again.
-    pub(crate) fn look_for_snapshot(&self, snapshot: Option<&str>) -> Outcome<()> {
+    /// Checks that a snapshot can be read before a volume is made from it. While the object store
+    /// is away, no volume is made, and the same call may be made again.
+    pub(crate) fn check_snapshot_readable(&self, snapshot: Option<&str>) -> Outcome<()> {
         let record = snapshot.and_then(|snapshot| self.ledger.lab(|lab| lab.snapshots.find(snapshot).cloned()).ok());
         match record.filter(|record| record.state == SnapshotState::Completed) {
             Some(record) => self.manifest(&record.id).map(drop).map_err(|error| from_io(format!("the snapshot {}", record.id), &error)),
@@ -489,11 +504,11 @@ impl Snapshots {
 /// Opens the object store of a lab: `requested`, or the store of the last start. A new store must
 /// have the lab's snapshots.
 pub(crate) fn open_store(folder: &Path, lab: &Lab, requested: Option<&str>) -> Outcome<Objects> {
-    let had = lab.settings.snapshot_store.clone().unwrap_or_else(|| format!("file://{}", folder.join("snapshots").display()));
-    let url = requested.unwrap_or(&had);
+    let previous = lab.settings.snapshot_store.clone().unwrap_or_else(|| format!("file://{}", folder.join("snapshots").display()));
+    let url = requested.unwrap_or(&previous);
     let failed = |error: io::Error| from_io("opening the object store of snapshots", &error);
     let store = Objects::open(url).map_err(failed)?;
-    if url.trim_end_matches('/') == had.trim_end_matches('/') {
+    if url.trim_end_matches('/') == previous.trim_end_matches('/') {
         return Ok(store);
     }
     let completed = lab.snapshots.records.values().filter(|record| record.state == SnapshotState::Completed).map(|record| &record.id);
@@ -505,7 +520,7 @@ pub(crate) fn open_store(folder: &Path, lab: &Lab, requested: Option<&str>) -> O
     let manifests: HashSet<String> = store.list("manifests/").map_err(failed)?.into_iter().map(|listed| listed.name).collect();
     let missing: Vec<&&SnapshotId> = needed.iter().filter(|id| !manifests.contains(&format!("manifests/{id}"))).collect();
     let Some(first) = missing.first() else { return Ok(store) };
-    let rule = format!("does not have {} of the {} snapshots of this lab, such as {first}: they are in {had}", missing.len(), needed.len());
+    let rule = format!("does not have {} of the {} snapshots of this lab, such as {first}: they are in {previous}", missing.len(), needed.len());
     let hint = "Leave --snapshot-store out to stay with the store it has, or copy all objects to the new one first; a new lab may begin with any store.";
     Err(refused(ErrorKind::InvalidParameter, url, rule, hint))
 }
@@ -530,6 +545,7 @@ fn key_not_accessible(problem: &Problem) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("Given key ID is not accessible: {}: {}", problem.value, problem.rule))
 }
 
+/// Returns true if a volume that can still be used is not yet loaded from this snapshot.
 fn loads_from(volume: &VolumeRecord, snapshot: &SnapshotId) -> bool {
     let is_gone = match volume.status {
         VolumeStatus::Deleting => true,
@@ -576,10 +592,10 @@ impl BlockSource for UntilTheEnd<'_> {
 }
 
 /// Returns the snapshots that events begin, with their volumes.
-pub(crate) fn started(events: &[Event]) -> Vec<(SnapshotId, Option<VolumeId>)> {
-    let of = |event: &Event| match &event.change {
+pub(crate) fn list_started(events: &[Event]) -> Vec<(SnapshotId, Option<VolumeId>)> {
+    let start_of = |event: &Event| match &event.change {
         Change::Snapshot(SnapshotChange::Started { snapshot, new }) => Some((snapshot.clone(), new.volume.clone())),
         _ => None,
     };
-    events.iter().filter_map(of).collect()
+    events.iter().filter_map(start_of).collect()
 }

@@ -8,7 +8,7 @@ mod copying;
 use crate::engine::encryption::Keys;
 use crate::engine::ledger::Ledger;
 use crate::engine::parts::lock;
-use crate::engine::snapshots::{started, Job, Snapshots};
+use crate::engine::snapshots::{list_started, Job, Snapshots};
 use crate::engine::volumes::Volumes;
 use crate::problem::{from_io, Outcome};
 use headrace_control::{
@@ -41,24 +41,27 @@ impl SnapshotWorkers {
         SnapshotWorkers { ledger: volumes.ledger.clone(), keys: volumes.keys.clone(), snapshots: volumes.snapshots.clone(), volumes }
     }
 
-    /// Starts the workers, and goes on with what a restart ended.
+    /// Starts the threads of the workers, and goes on with the loading, the uploads and the copies
+    /// that a restart interrupted.
     pub fn start(self: &Arc<Self>) -> io::Result<()> {
         self.resume_snapshots();
         self.ledger.lab(|lab| lab.volumes.values().cloned().collect::<Vec<_>>()).iter().for_each(|record| self.volumes.start_loading(record));
         for worker in 0..WORKERS {
             let workers = self.clone();
-            std::thread::Builder::new().name(format!("headrace-snap{worker}")).spawn(move || workers.work())?;
+            std::thread::Builder::new().name(format!("headrace-snap{worker}")).spawn(move || workers.run_jobs())?;
         }
         Ok(())
     }
 
+    /// Queues what a restart interrupted: uploads, removals and copies. Pending snapshots whose
+    /// instant is lost fail.
     fn resume_snapshots(&self) {
         let (pending, deleting) = self.ledger.lab(|lab| {
             let pending: Vec<SnapshotRecord> = lab.snapshots.pending.iter().filter_map(|id| lab.snapshots.records.get(id).cloned()).collect();
             (pending, lab.snapshots.deleting.clone())
         });
         // Opening a volume finds its instants.
-        for volume in pending.iter().filter_map(|record| record.of.volume.as_ref()) {
+        for volume in pending.iter().filter_map(|record| record.properties.volume.as_ref()) {
             let record = self.ledger.lab(|lab| lab.volumes.get(volume).cloned());
             if let Some(Err(problem)) = record.map(|record| self.volumes.device_number(&record)) {
                 tracing::error!(volume = volume.as_str(), "{}: {}", problem.value, problem.rule);
@@ -67,7 +70,7 @@ impl SnapshotWorkers {
         let mut pending = pending;
         pending.sort_by_key(|record| record.started_ms);
         for record in pending {
-            let lost = match record.of.source {
+            let lost = match record.properties.source {
                 SnapshotSource::Volume => !lock(&self.snapshots.instants).contains_key(&record.id),
                 SnapshotSource::Copy { .. } => false,
                 SnapshotSource::Direct { .. } => {
@@ -78,11 +81,11 @@ impl SnapshotWorkers {
             if lost {
                 self.snapshots.fail_snapshot(&record.id, "its instant was lost when the machine or the volume ended");
             } else {
-                self.snapshots.put(&record.of.chain, Job::Store(record.id.clone()));
+                self.snapshots.queue_job(&record.properties.chain, Job::Store(record.id.clone()));
             }
         }
         for (snapshot, chain) in deleting {
-            self.snapshots.put(&chain, Job::Remove(snapshot));
+            self.snapshots.queue_job(&chain, Job::Remove(snapshot));
         }
         self.resume_copies();
         self.finish_deletions();
@@ -113,9 +116,9 @@ impl SnapshotWorkers {
     /// Takes the instant of the snapshots that events begin. If it cannot be taken, nothing
     /// remains.
     fn begin_instants(&self, events: &[Event]) -> Outcome<Vec<SnapshotId>> {
-        let snapshots = started(events);
+        let snapshots = list_started(events);
         let ids: Vec<SnapshotId> = snapshots.iter().map(|(id, _)| id.clone()).collect();
-        let begun = self.begin(&snapshots);
+        let begun = self.capture_volumes(&snapshots);
         let instants = match begun {
             Ok(instants) => instants,
             Err(error) => {
@@ -126,13 +129,14 @@ impl SnapshotWorkers {
         };
         for (id, instant) in ids.iter().zip(instants) {
             lock(&self.snapshots.instants).insert(id.clone(), instant);
-            let chain = self.ledger.lab(|lab| lab.snapshots.records.get(id).map(|record| record.of.chain.clone()));
-            self.snapshots.put(&chain.unwrap_or_default(), Job::Store(id.clone()));
+            let chain = self.ledger.lab(|lab| lab.snapshots.records.get(id).map(|record| record.properties.chain.clone()));
+            self.snapshots.queue_job(&chain.unwrap_or_default(), Job::Store(id.clone()));
         }
         Ok(ids)
     }
 
-    fn begin(&self, snapshots: &[(SnapshotId, Option<VolumeId>)]) -> io::Result<Vec<Instant>> {
+    /// Captures the volumes of new snapshots at one instant.
+    fn capture_volumes(&self, snapshots: &[(SnapshotId, Option<VolumeId>)]) -> io::Result<Vec<Instant>> {
         let capture = |volume: &Option<VolumeId>| {
             let record = volume.as_ref().and_then(|volume| self.ledger.lab(|lab| lab.volumes.get(volume).cloned()));
             let record = record.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the volume is gone"))?;
@@ -145,15 +149,16 @@ impl SnapshotWorkers {
         begin_all(&captures)
     }
 
-    fn work(&self) {
+    /// Does jobs one after another until the lab goes down; a job that fails is tried again.
+    fn run_jobs(&self) {
         while !self.ledger.is_stopping() {
-            let Some((chain, job, tries)) = self.snapshots.take() else { continue };
+            let Some((chain, job, tries)) = self.snapshots.take_job() else { continue };
             let outcome = match &job {
                 Job::Store(snapshot) => self.store_snapshot(snapshot),
                 Job::Remove(snapshot) => self.snapshots.remove_snapshot(snapshot),
                 Job::Copy(volume) => self.copy_bytes(volume),
             };
-            self.snapshots.done(&chain, &job);
+            self.snapshots.end_job(&chain, &job);
             match outcome {
                 Ok(()) => self.finish_deletions(),
                 // An interrupted job goes on after the next start.
@@ -163,6 +168,9 @@ impl SnapshotWorkers {
         }
     }
 
+    /// Logs why a job failed, and queues it again after [`RETRY_AFTER`]. An upload or a copy is
+    /// given up after [`MOST_TRIES`], or at once if another try would fail too; an upload that
+    /// waits for its key is not.
     fn retry(&self, chain: &str, job: Job, tries: u32, error: &io::Error) {
         tracing::warn!("{job:?}, try {tries}: {error}");
         let hopeless = matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound);
@@ -187,10 +195,12 @@ impl SnapshotWorkers {
         }
     }
 
+    /// Stores the blocks of a pending snapshot of a volume or of a copy, and completes it. One
+    /// whose blocks are put by callers is left alone.
     fn store_snapshot(&self, snapshot: &SnapshotId) -> io::Result<()> {
         let record = self.ledger.lab(|lab| lab.snapshots.records.get(snapshot).cloned());
         let Some(record) = record.filter(|record| record.state == SnapshotState::Pending) else { return Ok(()) };
-        let manifest = match &record.of.source {
+        let manifest = match &record.properties.source {
             SnapshotSource::Volume => self.store_instant(&record)?,
             SnapshotSource::Copy { store, snapshot, key } => Some((self.snapshots.store_copy(&record, store.as_deref(), snapshot, key.as_ref())?, None)),
             SnapshotSource::Direct { .. } => None,
@@ -206,8 +216,9 @@ impl SnapshotWorkers {
         let is_locked = lock(&self.volumes.files).get(volume).is_some_and(|files| files.locked);
         let Some(record) = self.ledger.lab(|lab| lab.volumes.get(volume).cloned()).filter(|_| is_locked) else { return Ok(()) };
         self.keys.data_key_of(&record)?;
-        let of_volume =
-            |snapshot: &SnapshotId| self.ledger.lab(|lab| lab.snapshots.records.get(snapshot).is_some_and(|other| other.of.volume.as_ref() == Some(volume)));
+        let of_volume = |snapshot: &SnapshotId| {
+            self.ledger.lab(|lab| lab.snapshots.records.get(snapshot).is_some_and(|other| other.properties.volume.as_ref() == Some(volume)))
+        };
         let waiting: Vec<SnapshotId> = lock(&self.snapshots.instants).keys().cloned().collect();
         for snapshot in waiting.iter().filter(|snapshot| of_volume(snapshot)) {
             lock(&self.snapshots.instants).remove(snapshot);
@@ -216,9 +227,11 @@ impl SnapshotWorkers {
         self.volumes.device_number(&record).map(drop)
     }
 
+    /// Uploads the instant of a snapshot; returns its manifest, and the snapshot whose blocks it
+    /// shares. None without an instant.
     fn store_instant(&self, record: &SnapshotRecord) -> io::Result<Option<(Manifest, Option<SnapshotId>)>> {
         let cipher = self.snapshots.cipher_of(record)?;
-        if let Some(volume) = &record.of.volume {
+        if let Some(volume) = &record.properties.volume {
             self.open_with_key(volume).map_err(|problem| io::Error::other(format!("{}: {}", problem.value, problem.rule)))?;
         }
         // Taken out while it is read, put back where the upload must be tried again: nothing may

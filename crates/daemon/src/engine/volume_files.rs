@@ -59,7 +59,7 @@ pub fn folder_of(volumes: &Path, record: &VolumeRecord) -> PathBuf {
     volumes.join(record.id.as_str())
 }
 
-fn files(folder: &Path, record: &VolumeRecord) -> Vec<(PathBuf, u64)> {
+fn list_files(folder: &Path, record: &VolumeRecord) -> Vec<(PathBuf, u64)> {
     let name = |index: usize| if record.spec.raid.is_none() { "data".to_string() } else { format!("member-{index}") };
     record.spec.members.iter().enumerate().map(|(index, member)| (folder.join(name(index)), member.size_gib << 30)).collect()
 }
@@ -68,13 +68,13 @@ fn files(folder: &Path, record: &VolumeRecord) -> Vec<(PathBuf, u64)> {
 pub fn create_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
     let folder = folder_of(volumes, record);
     std::fs::create_dir(&folder)?;
-    files(&folder, record).into_iter().try_for_each(|(path, bytes)| SparseFile::create(&path, bytes).map(drop))
+    list_files(&folder, record).into_iter().try_for_each(|(path, bytes)| SparseFile::create(&path, bytes).map(drop))
 }
 
 /// Returns the bytes that a volume's files take on the disk, without opening them. Fails where a
 /// file is missing or was cut.
-pub fn look(volumes: &Path, record: &VolumeRecord) -> io::Result<u64> {
-    let files = files(&folder_of(volumes, record), record).into_iter();
+pub fn measure_allocated(volumes: &Path, record: &VolumeRecord) -> io::Result<u64> {
+    let files = list_files(&folder_of(volumes, record), record).into_iter();
     let allocated = files.map(|(path, bytes)| {
         let metadata = std::fs::metadata(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         match metadata.len() < bytes {
@@ -110,7 +110,7 @@ type Bytes = (Arc<dyn Backing>, Option<Arc<Raid>>);
 /// Returns the bytes of a volume over its files alone.
 pub(super) fn bytes_of(volumes: &Path, record: &VolumeRecord, key: &DataKey) -> io::Result<Bytes> {
     let mut members: Vec<Arc<dyn Backing>> = Vec::new();
-    for (index, (path, bytes)) in files(&folder_of(volumes, record), record).into_iter().enumerate() {
+    for (index, (path, bytes)) in list_files(&folder_of(volumes, record), record).into_iter().enumerate() {
         let file = SparseFile::open(&path, bytes).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         let file: Arc<dyn Backing> = Arc::new(file);
         members.push(match key {
@@ -122,7 +122,7 @@ pub(super) fn bytes_of(volumes: &Path, record: &VolumeRecord, key: &DataKey) -> 
     let raid = record.spec.raid.zip(layout_of(&record.spec)).map(|(level, layout)| {
         let raid = Raid::new(level, layout, members.clone(), record.size_gib() << 30);
         for (index, member) in record.members.iter().enumerate() {
-            raid.set_member(index, member_of(&member.state));
+            raid.set_member(index, member_data_of(&member.state));
         }
         Arc::new(raid)
     });
@@ -149,17 +149,17 @@ impl VolumeFiles {
         let (encrypted, locked) = (!matches!(key, DataKey::None), matches!(key, DataKey::Missing));
         let captures = folder.join("captures");
         let fresh = !captures.exists();
-        let restored = origin.map(|origin| restored(whole.clone(), origin, &folder.join("loaded")).map(Arc::new)).transpose()?;
+        let restored = origin.map(|origin| open_restored(whole.clone(), origin, &folder.join("loaded")).map(Arc::new)).transpose()?;
         if let Some(restored) = &restored {
             whole = restored.clone();
         }
-        let aside = match key {
+        let aside_key = match key {
             DataKey::None => AsideKey::Plain,
             DataKey::Open(cipher) => AsideKey::Sealed(cipher.clone()),
             DataKey::Missing => AsideKey::Locked,
         };
         let origin = restored.as_ref().filter(|_| fresh).map(|restored| restored.manifest().name());
-        let capture = Capture::sealed(whole, captures, origin, aside)?;
+        let capture = Capture::sealed(whole, captures, origin, aside_key)?;
         let power = Arc::new(PowerCut::new(capture.clone()));
         Ok(VolumeFiles { device_number, raid, power, folder, capture, restored, attached: None, used: Instant::now(), encrypted, locked })
     }
@@ -196,8 +196,8 @@ impl VolumeFiles {
     }
 }
 
-/// Notes on disk that an array is in use; true if that was noted before, by a daemon that did not
-/// close it.
+/// Notes on disk that an array is in use. Returns true if that was noted before, by a daemon that
+/// did not close it.
 fn note_in_use(folder: &Path) -> io::Result<bool> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.join(IN_USE)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(true),
@@ -210,17 +210,19 @@ fn note_in_use(folder: &Path) -> io::Result<bool> {
     }
 }
 
-fn restored(whole: Arc<dyn Backing>, origin: Origin, marks: &Path) -> io::Result<Restored> {
+/// Opens a volume made from a snapshot over its bytes `whole`; `marks` is the file that says which
+/// blocks are loaded, and is created if it is missing.
+fn open_restored(whole: Arc<dyn Backing>, origin: Origin, marks: &Path) -> io::Result<Restored> {
     let Origin { manifest, objects, cipher } = origin;
     let restored = match marks.exists() {
         true => Restored::open(whole, manifest, objects, cipher, marks)?,
         false => Restored::create(whole, manifest, objects, cipher, marks)?,
     };
-    Ok(restored.with_log(|words| tracing::error!("loading from a snapshot: {words}")))
+    Ok(restored.with_log(|reason| tracing::error!("loading from a snapshot: {reason}")))
 }
 
 /// Returns the state of a member's bytes for its state in the lab.
-pub(crate) fn member_of(state: &MemberState) -> MemberData {
+pub(crate) fn member_data_of(state: &MemberState) -> MemberData {
     match state {
         MemberState::Ok | MemberState::Slow { .. } => MemberData::Good,
         MemberState::Failed => MemberData::Failed,
@@ -234,18 +236,18 @@ pub fn device_of(record: &VolumeRecord, limits: &[VolumeLimits], options: &Model
     let mut now = Nanos::ZERO;
     if let Some((saved, at)) = saved {
         now = at;
-        for (member, was) in device.members_mut().iter_mut().zip(&saved.members) {
+        for (member, earlier) in device.members_mut().iter_mut().zip(&saved.members) {
             // Tables may have been corrected since, or the instance changed: then only the levels
             // stay.
-            if was.limits == *member.limits() && was.options == *options || was.modification.is_some() {
-                *member = Volume::from_saved(was, at);
+            if earlier.limits == *member.limits() && earlier.options == *options || earlier.modification.is_some() {
+                *member = Volume::from_saved(earlier, at);
             } else {
-                member.restore(&was.state);
+                member.restore(&earlier.state);
             }
         }
     }
-    for (member, is) in device.members_mut().iter_mut().zip(&record.members) {
-        member.set_failed(member_of(&is.state) != MemberData::Good);
+    for (member, entry) in device.members_mut().iter_mut().zip(&record.members) {
+        member.set_failed(member_data_of(&entry.state) != MemberData::Good);
     }
     device.save(&record.spec, now)
 }

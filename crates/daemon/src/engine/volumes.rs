@@ -108,12 +108,12 @@ impl Volumes {
                 }
                 // Files that were away at an earlier start may be back.
                 VolumeStatus::Error if record.was_ready => {
-                    if self.look_after(&record).is_ok() {
+                    if self.check_files(&record).is_ok() {
                         self.ledger.command(&Command::Created { volume })?;
                     }
                 }
                 VolumeStatus::Error => {}
-                VolumeStatus::Available | VolumeStatus::InUse => match self.look_after(&record) {
+                VolumeStatus::Available | VolumeStatus::InUse => match self.check_files(&record) {
                     Ok(()) => self.reattach(&record)?,
                     Err(problem) => {
                         tracing::error!(volume, "{}: {}", problem.value, problem.rule);
@@ -128,12 +128,13 @@ impl Volumes {
         Ok(())
     }
 
-    /// Opens the attached volumes after a restart, and checks that the files of the others exist.
-    fn look_after(&self, record: &VolumeRecord) -> Outcome<()> {
+    /// Opens a volume that is attached after a restart, or checks that the files of any other one
+    /// exist.
+    fn check_files(&self, record: &VolumeRecord) -> Outcome<()> {
         if record.attachment.is_some() {
             return self.device_number(record).map(drop);
         }
-        let allocated = volume_files::look(&self.volumes_folder(), record)
+        let allocated = volume_files::measure_allocated(&self.volumes_folder(), record)
             .map_err(|error| could_not(record.label(), error.to_string(), "Put the file back, or delete the volume."))?;
         lock(&self.resting).entry(record.id.clone()).or_default().allocated = Some(allocated);
         Ok(())
@@ -180,7 +181,7 @@ impl Volumes {
     /// Creates a volume, ready to be attached.
     pub fn create(&self, mut request: CreateRequest) -> Outcome<VolumeRecord> {
         self.keys.key_for_new_volume(&mut request)?;
-        self.snapshots.look_for_snapshot(request.snapshot.as_deref())?;
+        self.snapshots.check_snapshot_readable(request.snapshot.as_deref())?;
         let _work = lock(&self.work);
         let events = self.ledger.command(&Command::CreateVolume(request))?;
         let id = events.iter().find_map(|event| event.change.volume().cloned());
@@ -189,6 +190,8 @@ impl Volumes {
         self.finish_creation(&record)
     }
 
+    /// Makes files and data key of a new volume, and reports that it is available, or why it
+    /// failed, after which its files are removed.
     fn finish_creation(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         let volume = record.id.to_string();
         let result = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| from_io(format!("making the files of {volume}"), &error));

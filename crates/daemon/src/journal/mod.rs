@@ -117,7 +117,7 @@ impl Json {
     ///
     /// # Errors
     /// The error of serde for a value that has no JSON.
-    pub fn of(value: &impl Serialize) -> Result<Json, serde_json::Error> {
+    pub fn from_value(value: &impl Serialize) -> Result<Json, serde_json::Error> {
         serde_json::value::to_raw_value(value).map(Json)
     }
 
@@ -159,7 +159,8 @@ pub struct Balances {
 }
 
 impl Balances {
-    fn merge(&mut self, newer: Balances) {
+    /// Takes over newer credits; those of other volumes stay.
+    pub(crate) fn merge(&mut self, newer: Balances) {
         self.instance = newer.instance.or(self.instance.take());
         self.devices.extend(newer.devices);
     }
@@ -182,7 +183,8 @@ impl Checkpoint {
         saved.chain([self.lab.last_ms]).max().unwrap_or(0)
     }
 
-    fn take(&mut self, entry: Entry) {
+    /// Applies an entry to the state.
+    fn apply(&mut self, entry: Entry) {
         match entry {
             // A deleted volume takes its balance with it.
             Entry::Events(events) => events.iter().for_each(|event| {
@@ -267,12 +269,12 @@ impl Journal {
     pub fn open(folder: &Path) -> Result<(Journal, Recovered), JournalError> {
         let hint = "Check the folder and its permissions, or use another --lab.";
         fs::create_dir_all(folder).map_err(|error| io_error(folder, "making the folder", error, hint))?;
-        let lock = lock(folder)?;
+        let lock = lock_folder(folder)?;
         let path = folder.join("journal");
         // The file is of a compaction that a crash ended before it counted.
         remove_if_there(&fresh_path(&path)).map_err(|error| io_error(&path, "removing journal.new", error, hint))?;
         if !path.exists() {
-            begin(&path).map_err(|error| io_error(&path, "beginning a journal", error, hint))?;
+            begin_journal(&path).map_err(|error| io_error(&path, "beginning a journal", error, hint))?;
         }
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| io_error(&path, "opening", error, hint))?;
         let bytes = read_all(&file, &path)?;
@@ -314,7 +316,7 @@ impl Journal {
             self.sync()?;
         }
         let sequence = self.next_sequence;
-        let record = record_of(entry, sequence, self.synced)?;
+        let record = encode_record(entry, sequence, self.synced)?;
         let room = self.end + record.len() as u64 <= MAX_FILE_BYTES;
         self.reserve(record.len() as u64);
         let written = if room { self.file.write_all_at(&record, self.end) } else { Err(io::ErrorKind::FileTooLarge.into()) };
@@ -398,7 +400,7 @@ impl Journal {
     pub fn compact(&mut self, state: &Checkpoint) -> Result<(), JournalError> {
         self.check_running()?;
         let sequence = self.next_sequence;
-        let record = record_of(&Entry::Checkpoint(Box::new(state.clone())), sequence, self.synced)?;
+        let record = encode_record(&Entry::Checkpoint(Box::new(state.clone())), sequence, self.synced)?;
         let fresh = begin_fresh(&self.path, sequence, &record).map_err(|error| {
             let _ = remove_if_there(&fresh_path(&self.path));
             io_error(&self.path, "writing a checkpoint", error, "Free space on its disk; until then the journal grows.")
@@ -439,7 +441,8 @@ fn io_error(file: &Path, what: &'static str, error: io::Error, hint: &'static st
     JournalError::Io { file: file.to_path_buf(), what, error, hint }
 }
 
-fn lock(folder: &Path) -> Result<File, JournalError> {
+/// Takes the lock of a folder, and writes the id of this process into its file.
+fn lock_folder(folder: &Path) -> Result<File, JournalError> {
     let path = folder.join("lock");
     let hint = "Check the folder and its permissions, or use another --lab.";
     let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -485,19 +488,20 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
 /// Writes `journal.new` complete to disk: a header and perhaps a record.
 fn begin_fresh(path: &Path, checkpoint: u64, record: &[u8]) -> io::Result<File> {
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(fresh_path(path))?;
-    file.write_all(&header(checkpoint))?;
+    file.write_all(&encode_header(checkpoint))?;
     file.write_all(record)?;
     file.sync_all()?;
     Ok(file)
 }
 
-fn begin(path: &Path) -> io::Result<()> {
+fn begin_journal(path: &Path) -> io::Result<()> {
     begin_fresh(path, 0, &[])?;
     fs::rename(fresh_path(path), path)?;
     sync_folder_of(path)
 }
 
-fn header(checkpoint: u64) -> [u8; HEADER_BYTES as usize] {
+/// Makes the header of a journal whose checkpoint has this sequence; 0 without one.
+fn encode_header(checkpoint: u64) -> [u8; HEADER_BYTES as usize] {
     let mut header = [0; HEADER_BYTES as usize];
     header[..8].copy_from_slice(MAGIC);
     header[8..16].copy_from_slice(&checkpoint.to_le_bytes());
@@ -507,7 +511,8 @@ fn header(checkpoint: u64) -> [u8; HEADER_BYTES as usize] {
     header
 }
 
-fn record_of(entry: &Entry, sequence: u64, synced: u64) -> Result<Vec<u8>, JournalError> {
+/// Encodes an entry as a record. `synced` is the sequence of the newest record that is on disk.
+fn encode_record(entry: &Entry, sequence: u64, synced: u64) -> Result<Vec<u8>, JournalError> {
     let mut record = vec![0; RECORD_HEADER_BYTES];
     // Every map in it has text keys, so it always has JSON.
     serde_json::to_writer(&mut record, entry).expect("an entry has JSON");
@@ -527,6 +532,7 @@ fn crc_of(record: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&record[..4]), &record[8..])
 }
 
+/// Reads a whole journal; refuses a file that is larger than any journal.
 fn read_all(file: &File, path: &Path) -> Result<Vec<u8>, JournalError> {
     let hint = "Check the disk.";
     let size = file.metadata().map_err(|error| io_error(path, "reading its size", error, hint))?.len();

@@ -1,7 +1,7 @@
 //! Reading a journal: what its records make, where it ends, and whether what is wrong at the end is
 //! what a crash leaves or damage.
 
-use super::{crc_of, header, Checkpoint, JournalError, Repair, HEADER_BYTES, MAGIC, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES};
+use super::{crc_of, encode_header, Checkpoint, JournalError, Repair, HEADER_BYTES, MAGIC, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES};
 use std::path::Path;
 
 /// A record as it lies in the file.
@@ -43,7 +43,7 @@ pub(super) struct Scan {
 
 /// Reads records until the end, or until one that a crash left behind.
 pub(super) fn scan(bytes: &[u8], path: &Path) -> Result<Scan, JournalError> {
-    let checkpoint = checked_header(bytes, path)?;
+    let checkpoint = check_header(bytes, path)?;
     let mut scan = Scan { state: Checkpoint::default(), records: 0, skipped: 0, repair: None, end: HEADER_BYTES, next_sequence: checkpoint.max(1) };
     while (scan.end as usize) < bytes.len() {
         let rest = &bytes[scan.end as usize..];
@@ -56,15 +56,15 @@ pub(super) fn scan(bytes: &[u8], path: &Path) -> Result<Scan, JournalError> {
             // Space that was reserved. No record is zeros alone: its checksum would not be 0.
             Err(_) if rest.iter().all(|&byte| byte == 0) => break,
             Err(reason) => {
-                if let Some(proof) = acknowledged(rest, &scan) {
-                    return Err(damaged(path, scan.end, format!("{reason}, and {proof}: this is damage, not the end a crash leaves")));
+                if let Some(proof) = find_evidence(rest, &scan) {
+                    return Err(damage_error(path, scan.end, format!("{reason}, and {proof}: this is damage, not the end a crash leaves")));
                 }
                 scan.repair = Some(Repair { offset: scan.end, bytes: rest.len() as u64, reason });
                 break;
             }
         };
         match serde_json::from_slice(raw.payload) {
-            Ok(entry) => scan.state.take(entry),
+            Ok(entry) => scan.state.apply(entry),
             // Credits matter less than the volumes: they start over rather than keep the lab down.
             Err(_) if raw.payload.starts_with(b"{\"balances\":") => scan.skipped += 1,
             Err(error) => {
@@ -80,19 +80,20 @@ pub(super) fn scan(bytes: &[u8], path: &Path) -> Result<Scan, JournalError> {
     // The checkpoint was on disk before the file had its name: no crash takes it.
     if scan.next_sequence <= checkpoint {
         let reason = scan.repair.map_or("the file ends", |repair| repair.reason);
-        return Err(damaged(path, scan.end, format!("{reason} where the checkpoint must be that the journal begins with")));
+        return Err(damage_error(path, scan.end, format!("{reason} where the checkpoint must be that the journal begins with")));
     }
     Ok(scan)
 }
 
-fn checked_header(bytes: &[u8], path: &Path) -> Result<u64, JournalError> {
+/// Checks the header of a journal, and returns the sequence of its checkpoint.
+fn check_header(bytes: &[u8], path: &Path) -> Result<u64, JournalError> {
     let refuse = |what: &str, hint: &str| Err(JournalError::Damaged { file: path.to_path_buf(), offset: 0, what: what.to_string(), hint: hint.to_string() });
     // A journal appears by a rename, with its header on disk: no crash leaves it without one.
     let Some(head) = bytes.get(..HEADER_BYTES as usize) else {
         return refuse("the file ends before its header does", "Restore it from a copy, or move it away to begin an empty lab.");
     };
     let checkpoint = head[8..16].try_into().map(u64::from_le_bytes).unwrap_or(0);
-    if head == header(checkpoint) {
+    if head == encode_header(checkpoint) {
         return Ok(checkpoint);
     }
     let whole = crc32c::crc32c(&head[..20]).to_le_bytes() == head[20..];
@@ -104,7 +105,7 @@ fn checked_header(bytes: &[u8], path: &Path) -> Result<u64, JournalError> {
 
 /// Returns the evidence that the damaged record at the beginning of `rest` had been on disk; None
 /// without any.
-fn acknowledged(rest: &[u8], scan: &Scan) -> Option<String> {
+fn find_evidence(rest: &[u8], scan: &Scan) -> Option<String> {
     let damaged = scan.next_sequence;
     // Each record takes its header at least, so a sequence further on cannot be one of this file.
     let furthest = damaged.saturating_add((rest.len() / RECORD_HEADER_BYTES) as u64);
@@ -117,7 +118,8 @@ fn acknowledged(rest: &[u8], scan: &Scan) -> Option<String> {
     })
 }
 
-fn damaged(path: &Path, offset: u64, what: String) -> JournalError {
+/// Makes the error of a damaged record at `offset`, bytes.
+fn damage_error(path: &Path, offset: u64, what: String) -> JournalError {
     let file = path.to_path_buf();
     let hint = match offset {
         HEADER_BYTES => "Restore the journal from a copy, or move it away to begin an empty lab.".to_string(),

@@ -28,6 +28,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
+    /// Adds the histograms of a stretch that stands for `rows` rows.
     pub(crate) fn add(&mut self, stretch: &Stretch, rows: u64) {
         let sample = &stretch.sample;
         let from = sample.latency.iter().flatten().flatten();
@@ -38,7 +39,7 @@ impl Latencies {
     }
 
     /// Returns the buckets of an operation: one size class, or all together.
-    pub fn of(&self, op: Op, class: Option<usize>) -> [u64; BUCKETS] {
+    pub fn buckets(&self, op: Op, class: Option<usize>) -> [u64; BUCKETS] {
         let mut sum = [0; BUCKETS];
         for (number, counts) in self.counts[op as usize].iter().enumerate() {
             if class.is_none_or(|class| class == number) {
@@ -51,7 +52,7 @@ impl Latencies {
     /// Returns the quantile `q` (0-1), ns, on a line inside its bucket; None when nothing was
     /// counted.
     pub fn quantile(&self, op: Op, class: Option<usize>, q: f64) -> Option<u64> {
-        wide_quantile(&self.of(op, class), q)
+        wide_quantile(&self.buckets(op, class), q)
     }
 }
 

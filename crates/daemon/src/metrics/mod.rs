@@ -107,8 +107,8 @@ impl Store {
     /// # Errors
     /// The folder cannot be made.
     pub fn open(folder: &Path) -> io::Result<Store> {
-        fs::create_dir_all(folder).map_err(|error| named(folder, error))?;
-        let retired = retired::read(folder).map_err(|error| named(folder, error))?;
+        fs::create_dir_all(folder).map_err(|error| add_path(folder, error))?;
+        let retired = retired::read(folder).map_err(|error| add_path(folder, error))?;
         Ok(Store { folder: folder.to_path_buf(), series: Mutex::new(BTreeMap::new()), retired: Mutex::new(retired), dropped: AtomicU64::new(0) })
     }
 
@@ -119,7 +119,7 @@ impl Store {
     /// is tried again. Counters and the minute under way contain it all the same. A volume's id
     /// that is not well-formed ([`ErrorKind::InvalidInput`]): nothing was recorded.
     pub fn record(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra) -> io::Result<()> {
-        self.take(volume, member, unix_s, sample, extra, false)
+        self.add(volume, member, unix_s, sample, extra, false)
     }
 
     /// Records what a volume did in a part of the second `unix_s`, which is not over: what follows
@@ -128,10 +128,12 @@ impl Store {
     /// # Errors
     /// The errors of [`Store::record`].
     pub fn record_part(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra) -> io::Result<()> {
-        self.take(volume, member, unix_s, sample, extra, true)
+        self.add(volume, member, unix_s, sample, extra, true)
     }
 
-    fn take(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra, is_part: bool) -> io::Result<()> {
+    /// Adds a sample to the counters, and to the row of the second `unix_s`; with `is_part` that
+    /// second is not over.
+    fn add(&self, volume: &str, member: Option<u32>, unix_s: u64, sample: &Sample, extra: &Extra, is_part: bool) -> io::Result<()> {
         let folder = self.folder_of(volume, member)?;
         let shared = Arc::clone(lock(&self.series).entry((volume.to_string(), member)).or_default());
         let mut metrics = lock(&shared);
@@ -147,7 +149,7 @@ impl Store {
                 Err(error)
             }
         };
-        written.map_err(|error| named(&folder, error))
+        written.map_err(|error| add_path(&folder, error))
     }
 
     /// Returns the newest `last` of the rows from `since_unix_s` on; without them, all that are
@@ -157,7 +159,7 @@ impl Store {
     /// The files cannot be read; [`ErrorKind::InvalidInput`] for a volume's id that is not
     /// well-formed.
     pub fn rows(&self, volume: &str, member: Option<u32>, resolution: Resolution, since_unix_s: Option<u64>, last: Option<usize>) -> io::Result<Vec<Row>> {
-        self.read(volume, member, |series| series.rows(resolution, since_unix_s.unwrap_or(0), last.unwrap_or(usize::MAX))).map(Option::unwrap_or_default)
+        self.with_series(volume, member, |series| series.rows(resolution, since_unix_s.unwrap_or(0), last.unwrap_or(usize::MAX))).map(Option::unwrap_or_default)
     }
 
     /// Returns the rows of minutes from `since_unix_s` to before `until_unix_s`, as they happened.
@@ -167,7 +169,7 @@ impl Store {
     /// # Errors
     /// The errors of [`Store::rows`].
     pub fn minutes(&self, volume: &str, member: Option<u32>, since_unix_s: u64, until_unix_s: u64) -> io::Result<Vec<Row>> {
-        self.read(volume, member, |series| series.minutes(since_unix_s, until_unix_s)).map(Option::unwrap_or_default)
+        self.with_series(volume, member, |series| series.minutes(since_unix_s, until_unix_s)).map(Option::unwrap_or_default)
     }
 
     /// Returns the latencies, by operation and size class, of the rows from `since_unix_s` to
@@ -184,11 +186,11 @@ impl Store {
         until_unix_s: Option<u64>,
     ) -> io::Result<Latencies> {
         let (since, until) = (since_unix_s.unwrap_or(0), until_unix_s.unwrap_or(u64::MAX));
-        self.read(volume, member, |series| series.latencies(resolution, since, until)).map(Option::unwrap_or_default)
+        self.with_series(volume, member, |series| series.latencies(resolution, since, until)).map(Option::unwrap_or_default)
     }
 
-    /// Deletes the rows and counters of a volume and its members. Returns whether its rows are gone
-    /// from the disk; what could not be deleted does no harm.
+    /// Deletes the rows and counters of a volume and its members. Returns true if its rows are gone
+    /// from the disk; files that could not be deleted do no harm.
     pub fn forget(&self, volume: &str) -> bool {
         lock(&self.retired).remove(volume);
         self.close(volume);
@@ -224,13 +226,13 @@ impl Store {
 
     /// Returns the number of rows that could not be written since the daemon's start.
     pub fn dropped(&self) -> u64 {
-        let live: u64 = self.all().iter().map(|(_, shared)| lock(shared).dropped()).sum();
+        let live: u64 = self.list_all().iter().map(|(_, shared)| lock(shared).dropped()).sum();
         live + self.dropped.load(Ordering::Relaxed)
     }
 
     /// Returns everything counted since the daemon's start, by volume and member.
     pub fn totals(&self) -> Vec<VolumeTotals> {
-        self.all().into_iter().filter_map(|((volume, member), shared)| Some(lock(&shared).totals.as_ref()?.of_volume(&volume, member))).collect()
+        self.list_all().into_iter().filter_map(|((volume, member), shared)| Some(lock(&shared).totals.as_ref()?.of_volume(&volume, member))).collect()
     }
 
     /// Returns the NVMe statistics page of a volume or member, as bytes.
@@ -244,11 +246,12 @@ impl Store {
         Ok(nvme::page(&totals.unwrap_or_else(Totals::new), queue_length))
     }
 
-    fn all(&self) -> Vec<(Key, Shared)> {
+    fn list_all(&self) -> Vec<(Key, Shared)> {
         lock(&self.series).iter().map(|(key, shared)| (key.clone(), Arc::clone(shared))).collect()
     }
 
-    fn read<R>(&self, volume: &str, member: Option<u32>, look: impl FnOnce(&Series) -> io::Result<R>) -> io::Result<Option<R>> {
+    /// Calls `look` with the rows of a volume or member; None where nothing was ever recorded.
+    fn with_series<R>(&self, volume: &str, member: Option<u32>, look: impl FnOnce(&Series) -> io::Result<R>) -> io::Result<Option<R>> {
         let folder = self.folder_of(volume, member)?;
         let shared = {
             let mut all = lock(&self.series);
@@ -263,23 +266,24 @@ impl Store {
         if metrics.forgotten {
             return Ok(None);
         }
-        metrics.series(&folder).and_then(|series| look(series)).map(Some).map_err(|error| named(&folder, error))
+        metrics.series(&folder).and_then(|series| look(series)).map(Some).map_err(|error| add_path(&folder, error))
     }
 
+    /// Returns the folder of a volume or member; refuses an id that is not safe as a file name.
     fn folder_of(&self, volume: &str, member: Option<u32>) -> io::Result<PathBuf> {
         let plain = volume.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
         let like_member = volume.rsplit_once("-m").is_some_and(|(_, number)| number.parse::<u32>().is_ok());
         if !plain || like_member || !(1..=64).contains(&volume.len()) {
-            let words = format!(
+            let sentence = format!(
                 "volume {volume:?}: a volume's id has 1-64 letters, digits, - and _, and does not end like a member's (-m0). Ask with the id the lab gave it."
             );
-            return Err(io::Error::new(ErrorKind::InvalidInput, words));
+            return Err(io::Error::new(ErrorKind::InvalidInput, sentence));
         }
         Ok(self.folder.join(member.map_or_else(|| volume.to_string(), |member| format!("{volume}-m{member}"))))
     }
 }
 
-fn named(path: &Path, error: io::Error) -> io::Error {
+fn add_path(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 

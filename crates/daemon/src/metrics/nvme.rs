@@ -24,8 +24,8 @@ const LAYOUT: &str = include_str!("../../../../data/nvme_log_page_d0.csv");
 /// Returns the offset and length of a field, bytes, from the table.
 fn place_of(field: &str) -> (usize, usize) {
     let row = LAYOUT.lines().find_map(|line| {
-        let mut cells = line.splitn(4, ',');
-        let (offset, bytes, name) = (cells.next()?, cells.next()?, cells.next()?);
+        let mut fields = line.splitn(4, ',');
+        let (offset, bytes, name) = (fields.next()?, fields.next()?, fields.next()?);
         (name == field).then(|| Some((offset.parse().ok()?, bytes.parse().ok()?))).flatten()
     });
     row.unwrap_or_else(|| panic!("data/nvme_log_page_d0.csv has no field {field}"))
@@ -36,6 +36,8 @@ fn put(page: &mut [u8], field: &str, value: u64) {
     page[offset..offset + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
 }
 
+/// Writes a histogram into its field, two buckets of the meter to a bin; bounds are in
+/// microseconds.
 fn put_histogram(page: &mut [u8], field: &str, counts: &[u64; BUCKETS]) {
     let (offset, bytes) = place_of(field);
     // Bucket 0 is what took less than a microsecond, and a bin alone.
@@ -44,13 +46,13 @@ fn put_histogram(page: &mut [u8], field: &str, counts: &[u64; BUCKETS]) {
     assert!(BINS_HEAD_BYTES + bins.len() * BIN_BYTES <= bytes, "{} bins do not fit {bytes} bytes", bins.len());
     let page = &mut page[offset..offset + bytes];
     page[..8].copy_from_slice(&(bins.len() as u64).to_le_bytes());
-    for (bin, at) in bins.into_iter().zip(page[BINS_HEAD_BYTES..].chunks_exact_mut(BIN_BYTES)) {
+    for (bin, field) in bins.into_iter().zip(page[BINS_HEAD_BYTES..].chunks_exact_mut(BIN_BYTES)) {
         let (lower_ns, upper_ns) = (bounds_of(bin.start).0, bounds_of(bin.end - 1).1);
         let upper_us = if upper_ns == u64::MAX { u64::MAX } else { upper_ns / 1_000 };
         let count: u64 = counts[bin].iter().sum();
-        at[..8].copy_from_slice(&(lower_ns / 1_000).to_le_bytes());
-        at[8..16].copy_from_slice(&upper_us.to_le_bytes());
-        at[16..20].copy_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
+        field[..8].copy_from_slice(&(lower_ns / 1_000).to_le_bytes());
+        field[8..16].copy_from_slice(&upper_us.to_le_bytes());
+        field[16..20].copy_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
     }
 }
 

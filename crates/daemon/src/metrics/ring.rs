@@ -55,9 +55,9 @@ impl Ring {
     /// Finds the newest row. A file that is not there has none.
     pub fn open(file: PathBuf, shape: Shape) -> io::Result<Ring> {
         let mut ring = Ring { file, shape, next: 0, idle: None, part: None };
-        if let Some(open) = ring.reader()? {
+        if let Some(open) = ring.open_file()? {
             for chunk in 0..shape.slots / CHUNK_SLOTS {
-                let bytes = ring.chunk(&open, chunk * CHUNK_SLOTS)?;
+                let bytes = ring.read_chunk(&open, chunk * CHUNK_SLOTS)?;
                 for (nth, slot) in bytes.chunks(shape.slot_bytes).enumerate() {
                     let place = chunk * CHUNK_SLOTS + nth as u64;
                     if let Some(sequence) = Slot::sequence_of(slot).filter(|sequence| sequence % shape.slots == place) {
@@ -77,26 +77,26 @@ impl Ring {
         self.next
     }
 
-    /// Numbers below `next` are taken, by rows that were lost.
+    /// Makes the sequence of the next row at least `next`: those below are of rows that were lost.
     pub fn skip_to(&mut self, next: u64) {
         self.next = self.next.max(next);
     }
 
-    /// Writes a row, or the missing part of a row that [`Ring::push_part`] began. After an error it
-    /// is as if it had not been asked.
+    /// Writes a row, or the missing part of a row that [`Ring::push_part`] began. After an error
+    /// nothing is changed.
     pub fn push(&mut self, t_s: u64, through: u64, stretch: &Stretch) -> io::Result<()> {
-        if self.join(t_s, stretch)? {
+        if self.add_to_part(t_s, stretch)? {
             self.part = None;
             return Ok(());
         }
         let idle = stretch.is_idle();
         if let Some(run) = self.idle.as_mut().filter(|run| idle && run.continues(t_s, stretch, &self.shape)) {
-            let mut longer = run.clone();
-            longer.rows += 1;
-            longer.through = through;
-            longer.stretch.add(stretch);
-            write(&self.file, &self.shape, &longer)?;
-            *run = longer;
+            let mut extended = run.clone();
+            extended.rows += 1;
+            extended.through = through;
+            extended.stretch.add(stretch);
+            write_slot(&self.file, &self.shape, &extended)?;
+            *run = extended;
             return Ok(());
         }
         let slot = self.append(t_s, through, stretch)?;
@@ -106,7 +106,7 @@ impl Ring {
 
     /// Writes a row whose time is not over: later rows of the same time are added to it.
     pub fn push_part(&mut self, t_s: u64, through: u64, stretch: &Stretch) -> io::Result<()> {
-        if !self.join(t_s, stretch)? {
+        if !self.add_to_part(t_s, stretch)? {
             let slot = self.append(t_s, through, stretch)?;
             (self.idle, self.part) = (None, Some(slot));
         }
@@ -115,28 +115,30 @@ impl Ring {
 
     fn append(&mut self, t_s: u64, through: u64, stretch: &Stretch) -> io::Result<Slot> {
         let slot = Slot { sequence: self.next, t_s, rows: 1, through, stretch: stretch.clone() };
-        write(&self.file, &self.shape, &slot)?;
+        write_slot(&self.file, &self.shape, &slot)?;
         self.next += 1;
         Ok(slot)
     }
 
-    fn join(&mut self, t_s: u64, stretch: &Stretch) -> io::Result<bool> {
+    /// Adds a stretch to the newest slot, if that is the unfinished row of the same time; returns
+    /// true if it is.
+    fn add_to_part(&mut self, t_s: u64, stretch: &Stretch) -> io::Result<bool> {
         let Some(part) = self.part.as_mut().filter(|part| part.t_s == t_s) else { return Ok(false) };
-        let mut longer = part.clone();
-        longer.stretch.add(stretch);
-        write(&self.file, &self.shape, &longer)?;
-        *part = longer;
+        let mut extended = part.clone();
+        extended.stretch.add(stretch);
+        write_slot(&self.file, &self.shape, &extended)?;
+        *part = extended;
         Ok(true)
     }
 
     /// Calls `see` with every slot from the newest to the oldest until it breaks off.
     pub fn walk(&self, mut see: impl FnMut(Slot) -> ControlFlow<()>) -> io::Result<()> {
-        let Some(open) = self.reader()? else { return Ok(()) };
+        let Some(open) = self.open_file()? else { return Ok(()) };
         let oldest = self.next.saturating_sub(self.shape.slots);
         let mut until = self.next;
         while until > oldest {
             let first = (until - 1) / CHUNK_SLOTS * CHUNK_SLOTS;
-            let bytes = self.chunk(&open, first % self.shape.slots)?;
+            let bytes = self.read_chunk(&open, first % self.shape.slots)?;
             for sequence in (first.max(oldest)..until).rev() {
                 let at = (sequence - first) as usize * self.shape.slot_bytes;
                 let slot = bytes.get(at..).map(|rest| &rest[..rest.len().min(self.shape.slot_bytes)]);
@@ -151,7 +153,7 @@ impl Ring {
         Ok(())
     }
 
-    fn reader(&self) -> io::Result<Option<File>> {
+    fn open_file(&self) -> io::Result<Option<File>> {
         match File::open(&self.file) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -160,7 +162,7 @@ impl Ring {
     }
 
     /// Returns the bytes of [`CHUNK_SLOTS`] slots, less at the file's end.
-    fn chunk(&self, file: &File, first: u64) -> io::Result<Vec<u8>> {
+    fn read_chunk(&self, file: &File, first: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; CHUNK_SLOTS as usize * self.shape.slot_bytes];
         let mut filled = 0;
         while filled < bytes.len() {
@@ -196,7 +198,8 @@ impl Slot {
     }
 }
 
-fn write(file: &Path, shape: &Shape, slot: &Slot) -> io::Result<()> {
+/// Writes a slot at its place in the file, and makes the folder if that is missing.
+fn write_slot(file: &Path, shape: &Shape, slot: &Slot) -> io::Result<()> {
     let open = || OpenOptions::new().write(true).create(true).truncate(false).open(file);
     let open = open().or_else(|error| match (error.kind(), file.parent()) {
         (ErrorKind::NotFound, Some(folder)) => std::fs::create_dir_all(folder).and_then(|()| open()),

@@ -102,6 +102,9 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
+    /// Makes the stretch of a sample: the times that requests waited for each cap are summed into
+    /// four columns, by the unit of the volume's credits, and balances that are not finite are left
+    /// out.
     pub fn new(sample: &Sample, extra: &Extra) -> Stretch {
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
         let balances = [finite(extra.balance_percent), finite(extra.instance_ios_percent), finite(extra.instance_bytes_percent)];
@@ -185,10 +188,11 @@ enum Cell {
 impl Row {
     /// Makes the row of one sample, for the second `t_s` (Unix seconds).
     pub fn new(t_s: u64, sample: &Sample, extra: &Extra) -> Row {
-        Row::of(t_s, &Stretch::new(sample, extra))
+        Row::from_stretch(t_s, &Stretch::new(sample, extra))
     }
 
-    pub(crate) fn of(t_s: u64, stretch: &Stretch) -> Row {
+    /// Makes the row of a stretch that begins at `t_s`, Unix seconds.
+    pub(crate) fn from_stretch(t_s: u64, stretch: &Stretch) -> Row {
         let sample = &stretch.sample;
         let span = Some(sample.span_ns as f64).filter(|&span| span > 0.0);
         let [reads, writes] = [Op::Read, Op::Write].map(|op| sample.latency_of(op));
@@ -250,6 +254,7 @@ impl Row {
         COLUMNS.join(",")
     }
 
+    /// Returns the values in the order of [`COLUMNS`].
     fn cells(&self) -> [Cell; COLUMNS.len()] {
         use Cell::{Count, Measure};
         [

@@ -51,16 +51,17 @@ impl Series {
         })?;
         seconds.skip_to(through);
         let mut series = Series { seconds, minutes, minute: None, dropped: 0 };
-        series.count_again(slots);
+        series.restore_minutes(slots);
         Ok(series)
     }
 
-    fn count_again(&mut self, newest_first: Vec<Slot>) {
+    /// Counts the seconds that no minute contains yet, after a restart.
+    fn restore_minutes(&mut self, newest_first: Vec<Slot>) {
         for slot in newest_first.into_iter().rev() {
             // A minute that cannot be written now is counted as dropped, as it is in `record`.
             let _ = self.close_minute(slot.t_s, slot.sequence);
             let rows = u32::try_from(slot.rows).unwrap_or(u32::MAX);
-            self.count(slot.t_s, rows, &slot.stretch);
+            self.add_to_minute(slot.t_s, rows, &slot.stretch);
         }
     }
 
@@ -73,11 +74,12 @@ impl Series {
             false => self.seconds.push(unix_s, 0, stretch),
         };
         let second = pushed.inspect_err(|_| self.dropped += 1);
-        self.count(unix_s, 1, stretch);
+        self.add_to_minute(unix_s, 1, stretch);
         minute.and(second)
     }
 
-    fn count(&mut self, unix_s: u64, rows: u32, stretch: &Stretch) {
+    /// Adds a stretch of `rows` rows to the minute that is being counted, or begins one.
+    fn add_to_minute(&mut self, unix_s: u64, rows: u32, stretch: &Stretch) {
         match &mut self.minute {
             Some(minute) => {
                 minute.rows = minute.rows.saturating_add(rows);
@@ -89,15 +91,16 @@ impl Series {
 
     /// Writes the minute when `unix_s` is in another.
     fn close_minute(&mut self, unix_s: u64, through: u64) -> io::Result<()> {
-        let over = |minute: &mut Minute| minute.t_s != unix_s - unix_s % MINUTES.step_s || minute.rows >= MINUTE_ROWS;
-        match self.minute.take_if(over) {
+        let is_over = |minute: &mut Minute| minute.t_s != unix_s - unix_s % MINUTES.step_s || minute.rows >= MINUTE_ROWS;
+        match self.minute.take_if(is_over) {
             Some(minute) => self.minutes.push(minute.t_s, through, &minute.stretch).inspect_err(|_| self.dropped += 1),
             None => Ok(()),
         }
     }
 
-    /// Slots from the newest to the oldest until `see` breaks off; with how many of its newest rows
-    /// count, as no more are shown than the resolution keeps, and its step.
+    /// Calls `see` with each slot from the newest to the oldest, until it breaks off or as many
+    /// rows were seen as the resolution keeps. The other arguments of `see` are the number of rows
+    /// of the slot that still count, newest first, and the time from row to row, s.
     fn walk(&self, resolution: Resolution, mut see: impl FnMut(Slot, u64, u64) -> ControlFlow<()>) -> io::Result<()> {
         let (ring, shape) = match resolution {
             Resolution::Second => (&self.seconds, SECONDS),
@@ -130,7 +133,7 @@ impl Series {
         }
         self.walk(resolution, |slot, newest, step_s| {
             for (t_s, stretch) in slot.newest_first(step_s).take(newest as usize).filter(|&(t_s, _)| t_s >= since) {
-                rows.push(Row::of(t_s, &stretch));
+                rows.push(Row::from_stretch(t_s, &stretch));
                 if rows.len() == last {
                     return ControlFlow::Break(());
                 }
@@ -149,7 +152,7 @@ impl Series {
                 return ControlFlow::Break(());
             }
             let stretches = slot.newest_first(step_s).take(newest as usize).filter(|(t_s, _)| (since..until).contains(t_s));
-            rows.extend(stretches.map(|(t_s, stretch)| Row::of(t_s, &stretch)));
+            rows.extend(stretches.map(|(t_s, stretch)| Row::from_stretch(t_s, &stretch)));
             ControlFlow::Continue(())
         })?;
         rows.reverse();

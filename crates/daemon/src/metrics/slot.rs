@@ -49,8 +49,8 @@ impl Slot {
             for histogram in sample.latency.iter().flatten().chain([&*sample.late]) {
                 encode_histogram(&mut bytes, histogram, coarse);
             }
-            if sample.consumed != requests(sample) {
-                put(&mut bytes, sample.consumed);
+            if sample.consumed != count_requests(sample) {
+                put_number(&mut bytes, sample.consumed);
             }
             if bytes.len() <= most {
                 bytes[6] = VERSION;
@@ -67,16 +67,17 @@ impl Slot {
         bytes
     }
 
+    /// Appends the columns before the histograms.
     fn encode_counters(&self, to: &mut Vec<u8>) {
         let sample = &self.stretch.sample;
         let head =
             [self.t_s, self.rows, self.through, sample.span_ns, sample.errors, sample.flushes, sample.queue_ns, u64::from(sample.queue_max), sample.idle_ns];
         let pairs = [sample.ops, sample.bytes, sample.time_ns];
         for &value in head.iter().chain(pairs.iter().flatten()).chain(&self.stretch.exceeded_ns) {
-            put(to, value);
+            put_number(to, value);
         }
-        put(to, sample.exceeded_ns.len() as u64);
-        sample.exceeded_ns.iter().for_each(|&nanos| put(to, nanos));
+        put_number(to, sample.exceeded_ns.len() as u64);
+        sample.exceeded_ns.iter().for_each(|&nanos| put_number(to, nanos));
         let balances = &self.stretch.balances;
         to.push(balances.iter().enumerate().fold(0, |present, (bit, balance)| present | u8::from(balance.is_some()) << bit));
         balances.iter().flatten().for_each(|balance| to.extend(balance.to_le_bytes()));
@@ -100,44 +101,44 @@ impl Slot {
         let mut from = &slot[HEAD_BYTES..usize::from(u16::from_le_bytes([slot[4], slot[5]]))];
         let from = &mut from;
         let mut sample = Sample::empty();
-        let (t_s, rows, through) = (get(from)?, get(from)?, get(from)?);
+        let (t_s, rows, through) = (get_number(from)?, get_number(from)?, get_number(from)?);
         for counter in [&mut sample.span_ns, &mut sample.errors, &mut sample.flushes, &mut sample.queue_ns] {
-            *counter = get(from)?;
+            *counter = get_number(from)?;
         }
-        sample.queue_max = u32::try_from(get(from)?).ok()?;
-        sample.idle_ns = get(from)?;
+        sample.queue_max = u32::try_from(get_number(from)?).ok()?;
+        sample.idle_ns = get_number(from)?;
         for counter in [&mut sample.ops, &mut sample.bytes, &mut sample.time_ns].into_iter().flatten() {
-            *counter = get(from)?;
+            *counter = get_number(from)?;
         }
         let mut exceeded_ns = [0; 4];
         for nanos in &mut exceeded_ns {
-            *nanos = get(from)?;
+            *nanos = get_number(from)?;
         }
         // A later daemon may know more caps, or fewer.
-        for cap in 0..get(from)? {
-            let nanos = get(from)?;
+        for cap in 0..get_number(from)? {
+            let nanos = get_number(from)?;
             if let Some(to) = sample.exceeded_ns.get_mut(cap as usize) {
                 *to = nanos;
             }
         }
-        let present = take(from, 1)?[0];
+        let present = take_bytes(from, 1)?[0];
         let mut balances = [None; 3];
         for (bit, balance) in balances.iter_mut().enumerate() {
             if present & 1 << bit != 0 {
-                *balance = Some(f64::from_le_bytes(take(from, 8)?.try_into().ok()?));
+                *balance = Some(f64::from_le_bytes(take_bytes(from, 8)?.try_into().ok()?));
             }
         }
         for histogram in sample.latency.iter_mut().flatten().chain([&mut *sample.late]) {
             decode_histogram(from, histogram, coarse)?;
         }
-        sample.consumed = if from.is_empty() { requests(&sample) } else { get(from)? };
+        sample.consumed = if from.is_empty() { count_requests(&sample) } else { get_number(from)? };
         let stretch = Stretch { sample, exceeded_ns, balances, error: ErrorFactor(coarse) };
         (rows > 0).then_some(Slot { sequence, t_s, rows, through, stretch })
     }
 }
 
 /// Reads and writes together.
-fn requests(sample: &Sample) -> u64 {
+fn count_requests(sample: &Sample) -> u64 {
     sample.ops.iter().fold(0, |sum, &ops| sum.saturating_add(ops))
 }
 
@@ -150,25 +151,29 @@ fn group(number: usize, coarse: u8) -> std::ops::Range<usize> {
     first.min(BUCKETS)..(first + (1 << coarse)).min(BUCKETS)
 }
 
+/// Appends a histogram: the number of its groups that are not empty, then for each the gap since
+/// the one before and its count.
 fn encode_histogram(to: &mut Vec<u8>, histogram: &Histogram, coarse: u8) {
     let groups = (0..).map(|number| group(number, coarse)).take_while(|buckets| !buckets.is_empty());
     let counts: Vec<(usize, u64)> =
         groups.map(|buckets| histogram[buckets].iter().map(|&n| u64::from(n)).sum()).enumerate().filter(|&(_, count)| count > 0).collect();
-    put(to, counts.len() as u64);
+    put_number(to, counts.len() as u64);
     let mut next = 0;
     for (number, count) in counts {
-        put(to, (number - next) as u64);
-        put(to, count);
+        put_number(to, (number - next) as u64);
+        put_number(to, count);
         next = number + 1;
     }
 }
 
+/// Reads a histogram, and spreads the count of each group over its buckets; None if the bytes are
+/// not one.
 fn decode_histogram(from: &mut &[u8], histogram: &mut Histogram, coarse: u8) -> Option<()> {
     let mut next = 0;
-    for _ in 0..get(from)? {
-        let number = usize::try_from(get(from)?).ok().filter(|&gap| gap <= BUCKETS)? + next;
+    for _ in 0..get_number(from)? {
+        let number = usize::try_from(get_number(from)?).ok().filter(|&gap| gap <= BUCKETS)? + next;
         let buckets = group(number.min(BUCKETS + 1), coarse);
-        let (count, size) = (get(from)?, buckets.len() as u64);
+        let (count, size) = (get_number(from)?, buckets.len() as u64);
         if size == 0 {
             return None;
         }
@@ -180,7 +185,7 @@ fn decode_histogram(from: &mut &[u8], histogram: &mut Histogram, coarse: u8) -> 
     Some(())
 }
 
-fn put(to: &mut Vec<u8>, mut value: u64) {
+fn put_number(to: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         to.push(value as u8 | 0x80);
         value >>= 7;
@@ -188,10 +193,11 @@ fn put(to: &mut Vec<u8>, mut value: u64) {
     to.push(value as u8);
 }
 
-fn get(from: &mut &[u8]) -> Option<u64> {
+/// Takes a LEB128 number off the front; None if it ends early or is too long.
+fn get_number(from: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..64).step_by(7) {
-        let byte = take(from, 1)?[0];
+        let byte = take_bytes(from, 1)?[0];
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {
             return Some(value);
@@ -200,7 +206,7 @@ fn get(from: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn take<'a>(from: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
+fn take_bytes<'a>(from: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     let (head, rest) = from.split_at_checked(bytes)?;
     *from = rest;
     Some(head)

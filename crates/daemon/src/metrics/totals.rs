@@ -31,6 +31,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
+    /// Makes counters that are all 0.
     pub fn new() -> Totals {
         Totals {
             ops: [0; 2],
@@ -47,6 +48,7 @@ impl Totals {
         }
     }
 
+    /// Adds a stretch to the counters.
     pub fn add(&mut self, stretch: &Stretch) {
         let sample = &stretch.sample;
         sum(&mut self.ops, &sample.ops);

@@ -16,7 +16,7 @@ use std::time::Duration;
 const INCOMING: &str = ".incoming";
 /// An incoming file that was not touched for as long is what a crash left. A guess: no put takes a
 /// day.
-const LEFT_BEHIND: Duration = Duration::from_secs(86_400);
+const ABANDONED_AFTER: Duration = Duration::from_secs(86_400);
 
 /// Times a folder is made that deletes remove again. A guess.
 const TRIES: u32 = 10;
@@ -27,7 +27,7 @@ pub(super) struct Folder {
 }
 
 /// Returns the path of a URL.
-fn checked(path: &str) -> io::Result<PathBuf> {
+fn check_path(path: &str) -> io::Result<PathBuf> {
     let root = PathBuf::from(path);
     if !root.is_absolute() || path.contains(['?', '#', '%']) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path of a file:// URL begins with / and has no '?', '#' or '%'"));
@@ -38,7 +38,7 @@ fn checked(path: &str) -> io::Result<PathBuf> {
 impl Folder {
     /// Opens a folder that is there, to be read: nothing is made.
     pub(super) fn open_existing(path: &str) -> io::Result<Folder> {
-        let root = checked(path)?;
+        let root = check_path(path)?;
         match root.is_dir() {
             true => Ok(Folder { root, serial: AtomicU64::new(0) }),
             false => Err(io::Error::new(io::ErrorKind::NotFound, "there is no such folder")),
@@ -46,25 +46,28 @@ impl Folder {
     }
 
     pub(super) fn open(path: &str) -> io::Result<Folder> {
-        let root = checked(path)?;
+        let root = check_path(path)?;
         make_folder(&root.join(INCOMING))?;
         let folder = Folder { root, serial: AtomicU64::new(0) };
-        folder.drop_left_behind()?;
+        folder.remove_abandoned()?;
         Ok(folder)
     }
 
-    fn drop_left_behind(&self) -> io::Result<()> {
+    /// Removes incoming files older than [`ABANDONED_AFTER`].
+    fn remove_abandoned(&self) -> io::Result<()> {
         for entry in std::fs::read_dir(self.root.join(INCOMING))? {
             let entry = entry?;
             let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
-            if age.is_some_and(|age| age > LEFT_BEHIND) {
+            if age.is_some_and(|age| age > ABANDONED_AFTER) {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
         Ok(())
     }
 
-    fn write(&self, incoming: &Path, path: &Path, data: &[u8], lazily: Option<&dyn Fn()>) -> io::Result<()> {
+    /// Writes an object as the file `incoming`, flushes it and renames it to `path`. With `lazily`
+    /// nothing is flushed, and the function is called after each piece.
+    fn write_as(&self, incoming: &Path, path: &Path, data: &[u8], lazily: Option<&dyn Fn()>) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(incoming)?;
         match lazily {
             // Piece by piece, so that never much is to be written at once.
@@ -92,17 +95,20 @@ impl Folder {
         Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is removed again and again", folder.display())))
     }
 
+    /// Writes an object under a temporary name of its own first; removes that file after an error.
     fn put_as(&self, name: &str, data: &[u8], lazily: Option<&dyn Fn()>) -> io::Result<()> {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let incoming = self.root.join(INCOMING).join(format!("{}-{:x}-{serial}", std::process::id(), std::ptr::from_ref(self) as usize));
-        let done = self.write(&incoming, &self.root.join(name), data, lazily);
+        let done = self.write_as(&incoming, &self.root.join(name), data, lazily);
         if done.is_err() {
             let _ = std::fs::remove_file(&incoming);
         }
         done
     }
 
-    fn walk(&self, folder: &Path, prefix: &str, listed: &mut Vec<Listed>) -> io::Result<()> {
+    /// Appends the files below a folder to `listed`, with names that begin with `prefix`. Hidden
+    /// files are left out.
+    fn list_below(&self, folder: &Path, prefix: &str, listed: &mut Vec<Listed>) -> io::Result<()> {
         let entries = match std::fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries?,
@@ -115,7 +121,7 @@ impl Folder {
             }
             let name = format!("{prefix}{name}");
             match entry.metadata() {
-                Ok(meta) if meta.is_dir() => self.walk(&entry.path(), &format!("{name}/"), listed)?,
+                Ok(meta) if meta.is_dir() => self.list_below(&entry.path(), &format!("{name}/"), listed)?,
                 Ok(meta) => listed.push(Listed { name, bytes: meta.len() }),
                 // Deleted meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -135,6 +141,7 @@ impl Bucket for Folder {
         self.put_as(name, data, Some(rest))
     }
 
+    /// Flushes the files of objects that were put lazily, and then their folders.
     fn settle(&self, names: &[String], rest: &dyn Fn()) -> io::Result<()> {
         let mut folders = BTreeSet::new();
         for path in names.iter().map(|name| self.root.join(name)) {
@@ -169,6 +176,7 @@ impl Bucket for Folder {
         Ok(data)
     }
 
+    /// Removes the file of an object, and its folder if that is empty then.
     fn delete(&self, name: &str) -> io::Result<()> {
         let path = self.root.join(name);
         match std::fs::remove_file(&path) {
@@ -184,7 +192,7 @@ impl Bucket for Folder {
 
     fn list(&self, prefix: &str) -> io::Result<Vec<Listed>> {
         let mut listed = Vec::new();
-        self.walk(&self.root.join(prefix), prefix, &mut listed)?;
+        self.list_below(&self.root.join(prefix), prefix, &mut listed)?;
         Ok(listed)
     }
 }

@@ -82,6 +82,7 @@ impl Objects {
         Objects::open_by(url, folder::Folder::open_existing)
     }
 
+    /// Opens the store of a URL; `folder` opens the path of a `file://` URL.
     fn open_by(url: &str, folder: impl FnOnce(&str) -> io::Result<folder::Folder>) -> io::Result<Objects> {
         let bucket: Arc<dyn Bucket> = match url.split_once("://") {
             Some(("file", path)) => Arc::new(folder(path).map_err(|error| explain(url, "open", "", &error))?),
@@ -90,8 +91,8 @@ impl Objects {
             #[cfg(not(feature = "aws"))]
             Some(("s3", _)) => return Err(explain(url, "open", "", &crate::without_aws())),
             _ => {
-                let words = format!("{url}: not the URL of an object store. Write file:///FOLDER or s3://BUCKET/PREFIX");
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+                let sentence = format!("{url}: not the URL of an object store. Write file:///FOLDER or s3://BUCKET/PREFIX");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, sentence));
             }
         };
         Ok(Objects { url: url.to_string(), bucket })
@@ -118,9 +119,10 @@ impl Objects {
         self.put_by(name, data, |bucket| bucket.put_lazily(name, data, rest))
     }
 
-    /// Objects that were put lazily are durable when this returns. `rest` as there.
+    /// Makes objects that were put lazily durable before it returns. `rest` is called between parts
+    /// of the work.
     pub fn settle(&self, names: &[String], rest: &dyn Fn()) -> io::Result<()> {
-        names.iter().try_for_each(|name| self.checked("put", name))?;
+        names.iter().try_for_each(|name| self.check("put", name))?;
         self.bucket.settle(names, rest).map_err(|error| explain(&self.url, "put", names.first().map_or("", String::as_str), &error))
     }
 
@@ -129,8 +131,9 @@ impl Objects {
         self.bucket.is_lazy()
     }
 
+    /// Checks the name and the size of an object, and calls `put` with the bucket.
     fn put_by(&self, name: &str, data: &[u8], put: impl FnOnce(&dyn Bucket) -> io::Result<()>) -> io::Result<()> {
-        self.checked("put", name)?;
+        self.check("put", name)?;
         if data.len() as u64 > MOST_OBJECT_BYTES {
             let error = io::Error::new(io::ErrorKind::InvalidInput, format!("{} bytes are more than an object may have ({MOST_OBJECT_BYTES})", data.len()));
             return Err(explain(&self.url, "put", name, &error));
@@ -140,44 +143,45 @@ impl Objects {
 
     /// Reads an object.
     pub fn get(&self, name: &str) -> io::Result<Vec<u8>> {
-        self.checked("get", name)?;
+        self.check("get", name)?;
         self.bucket.get(name, None).map_err(|error| explain(&self.url, "get", name, &error))
     }
 
     /// Reads bytes `range` of an object: exactly as many as asked for, or it is an error.
     pub fn get_range(&self, name: &str, range: Range<u64>) -> io::Result<Vec<u8>> {
-        self.checked("get", name)?;
+        self.check("get", name)?;
         let bytes = range.end.saturating_sub(range.start);
         let data = self.bucket.get(name, Some(range.clone())).map_err(|error| explain(&self.url, "get", name, &error))?;
         if data.len() as u64 != bytes {
-            let words = format!("bytes {} to {} were asked for and {} came: the object was cut", range.start, range.end, data.len());
-            return Err(explain(&self.url, "get", name, &io::Error::new(io::ErrorKind::InvalidData, words)));
+            let sentence = format!("bytes {} to {} were asked for and {} came: the object was cut", range.start, range.end, data.len());
+            return Err(explain(&self.url, "get", name, &io::Error::new(io::ErrorKind::InvalidData, sentence)));
         }
         Ok(data)
     }
 
     /// Reads the first bytes of an object: `most`, or all it has.
     pub fn get_front(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
-        self.checked("get", name)?;
+        self.check("get", name)?;
         self.bucket.get(name, Some(0..most)).map_err(|error| explain(&self.url, "get", name, &error))
     }
 
     /// Removes an object. One that does not exist counts as removed.
     pub fn delete(&self, name: &str) -> io::Result<()> {
-        self.checked("delete", name)?;
+        self.check("delete", name)?;
         self.bucket.delete(name).map_err(|error| explain(&self.url, "delete", name, &error))
     }
 
     /// Lists all objects whose names begin with `prefix` (a folder: it ends with `/`), in order of
     /// name.
     pub fn list(&self, prefix: &str) -> io::Result<Vec<Listed>> {
-        self.checked("list", prefix.trim_end_matches('/'))?;
+        self.check("list", prefix.trim_end_matches('/'))?;
         let mut listed = self.bucket.list(prefix).map_err(|error| explain(&self.url, "list", prefix, &error))?;
         listed.sort();
         Ok(listed)
     }
 
-    fn checked(&self, operation: &str, name: &str) -> io::Result<()> {
+    /// Checks the name of an object; the error names the operation.
+    fn check(&self, operation: &str, name: &str) -> io::Result<()> {
         check_name(name).map_err(|error| explain(&self.url, operation, name, &error))
     }
 }
@@ -189,8 +193,8 @@ fn check_name(name: &str) -> io::Result<()> {
     if name.len() <= MOST_NAME_BYTES && name.split('/').all(good) {
         return Ok(());
     }
-    let words = format!("a name is parts of letters, digits, '.', '_' and '-' with '/' between them, at most {MOST_NAME_BYTES} bytes");
-    Err(io::Error::new(io::ErrorKind::InvalidInput, words))
+    let sentence = format!("a name is parts of letters, digits, '.', '_' and '-' with '/' between them, at most {MOST_NAME_BYTES} bytes");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, sentence))
 }
 
 /// Checks that a name may be that of a snapshot: one part of an object's name.
@@ -201,6 +205,7 @@ pub(crate) fn check_part(name: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is not a name for a snapshot: letters, digits, '.', '_' and '-' make one")))
 }
 
+/// Adds the URL, the operation, the object and advice to an error.
 fn explain(url: &str, operation: &str, name: &str, error: &io::Error) -> io::Error {
     let hint = match error.kind() {
         io::ErrorKind::NotFound => "Check that the store is the one the object was written to, and that nobody removed it",

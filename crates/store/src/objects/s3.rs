@@ -34,6 +34,8 @@ pub(super) struct S3 {
 }
 
 impl S3 {
+    /// Opens the bucket of a URL; `rest` is what follows `s3://`. Nothing is asked of the server
+    /// yet.
     pub(super) fn open(rest: &str) -> io::Result<S3> {
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (bucket, prefix) = path.split_once('/').unwrap_or((path, ""));
@@ -44,7 +46,7 @@ impl S3 {
         if !prefix.is_empty() {
             super::check_name(prefix)?;
         }
-        let options = options_of(query)?;
+        let options = parse_options(query)?;
         let region = options.get("region").cloned().or_else(|| variable("AWS_REGION")).or_else(|| variable("AWS_DEFAULT_REGION"));
         let mut builder =
             AmazonS3Builder::new().with_bucket_name(bucket).with_region(region.unwrap_or_else(|| "us-east-1".to_string())).with_retry(RetryConfig {
@@ -89,46 +91,47 @@ impl S3 {
 
 impl Bucket for S3 {
     fn put(&self, name: &str, data: &[u8]) -> io::Result<()> {
-        self.runtime.block_on(self.store.put(&self.path(name), data.to_vec().into())).map(drop).map_err(error_of)
+        self.runtime.block_on(self.store.put(&self.path(name), data.to_vec().into())).map(drop).map_err(convert_error)
     }
 
     fn get(&self, name: &str, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
         let options = GetOptions { range: range.map(GetRange::Bounded), ..GetOptions::default() };
         self.runtime.block_on(async {
-            let object = self.store.get_opts(&self.path(name), options).await.map_err(error_of)?;
+            let object = self.store.get_opts(&self.path(name), options).await.map_err(convert_error)?;
             let bytes = object.range.end - object.range.start;
             if bytes > MOST_OBJECT_BYTES {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has {bytes} bytes; the largest object has {MOST_OBJECT_BYTES}")));
             }
-            object.bytes().await.map(Vec::from).map_err(error_of)
+            object.bytes().await.map(Vec::from).map_err(convert_error)
         })
     }
 
     fn delete(&self, name: &str) -> io::Result<()> {
         match self.runtime.block_on(self.store.delete(&self.path(name))) {
             Err(object_store::Error::NotFound { .. }) => Ok(()),
-            done => done.map_err(error_of),
+            done => done.map_err(convert_error),
         }
     }
 
     fn list(&self, prefix: &str) -> io::Result<Vec<Listed>> {
         let path = self.path(prefix);
-        let objects: Vec<_> = self.runtime.block_on(self.store.list(Some(&path)).try_collect()).map_err(error_of)?;
+        let objects: Vec<_> = self.runtime.block_on(self.store.list(Some(&path)).try_collect()).map_err(convert_error)?;
         let skipped = if self.prefix.is_empty() { 0 } else { self.prefix.len() + 1 };
         let listed = objects.into_iter().filter_map(|meta| Some(Listed { name: meta.location.as_ref().get(skipped..)?.to_string(), bytes: meta.size }));
         Ok(listed.collect())
     }
 }
 
-fn invalid(words: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, words)
+fn invalid(sentence: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, sentence)
 }
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn error_of(error: object_store::Error) -> io::Error {
+/// Converts an error of the S3 client, with the kind that callers look at.
+fn convert_error(error: object_store::Error) -> io::Error {
     let kind = match &error {
         object_store::Error::NotFound { .. } => io::ErrorKind::NotFound,
         object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => io::ErrorKind::PermissionDenied,
@@ -137,7 +140,8 @@ fn error_of(error: object_store::Error) -> io::Error {
     io::Error::new(kind, error.to_string())
 }
 
-fn options_of(query: &str) -> io::Result<BTreeMap<String, String>> {
+/// Reads `endpoint` and `region` from the query of a URL; refuses any other key.
+fn parse_options(query: &str) -> io::Result<BTreeMap<String, String>> {
     let mut options = BTreeMap::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
@@ -183,23 +187,25 @@ impl Credentials {
         let Some(path) = variable("AWS_SHARED_CREDENTIALS_FILE").map(PathBuf::from).or_else(usual) else { return Ok(None) };
         let text = std::fs::read_to_string(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         if std::fs::metadata(&path)?.mode() & 0o077 != 0 {
-            let words = format!("{} can be read by others than its owner: chmod 600 it", path.display());
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
+            let sentence = format!("{} can be read by others than its owner: chmod 600 it", path.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, sentence));
         }
         let profile = profile.map(str::to_string).or_else(|| variable("AWS_PROFILE")).unwrap_or_else(|| "default".to_string());
-        match Credentials::of_profile(&text, &profile) {
+        match Credentials::parse_profile(&text, &profile) {
             Some(credentials) => Ok(Some(credentials)),
             None => Err(invalid(&format!("{} has no profile {profile} with aws_access_key_id and aws_secret_access_key", path.display()))),
         }
     }
 
-    fn of_profile(text: &str, profile: &str) -> Option<Credentials> {
+    /// Reads the credentials of a profile from the text of a credentials file; None if key or
+    /// secret is missing.
+    fn parse_profile(text: &str, profile: &str) -> Option<Credentials> {
         let mut values = BTreeMap::new();
-        let mut here = false;
+        let mut is_in_profile = false;
         for line in text.lines().map(str::trim).filter(|line| !line.starts_with(['#', ';'])) {
             if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-                here = name.trim() == profile;
-            } else if let Some((key, value)) = line.split_once('=').filter(|_| here) {
+                is_in_profile = name.trim() == profile;
+            } else if let Some((key, value)) = line.split_once('=').filter(|_| is_in_profile) {
                 values.insert(key.trim(), value.trim().to_string());
             }
         }
@@ -227,10 +233,10 @@ mod tests {
     #[test]
     fn a_profile_is_found_among_others() {
         let text = "[a]\naws_access_key_id = 1\naws_secret_access_key=2\n# [b]\n[b]\naws_access_key_id=3\naws_secret_access_key = x=4\naws_session_token=5\n";
-        let credentials = Credentials::of_profile(text, "b").unwrap();
+        let credentials = Credentials::parse_profile(text, "b").unwrap();
         assert_eq!((credentials.id.as_str(), credentials.secret.as_str(), credentials.token.as_deref()), ("3", "x=4", Some("5")));
-        assert!(Credentials::of_profile(text, "c").is_none());
-        assert!(Credentials::of_profile("[c]\naws_access_key_id=1", "c").is_none(), "half a profile");
+        assert!(Credentials::parse_profile(text, "c").is_none());
+        assert!(Credentials::parse_profile("[c]\naws_access_key_id=1", "c").is_none(), "half a profile");
     }
 
     #[test]

@@ -42,12 +42,13 @@ impl Dirty {
         Dirty { any: AtomicBool::new(false), places: Mutex::new(Places { from: u64::MAX, single: BTreeSet::new(), next: 0 }) }
     }
 
-    fn change(&self) -> MutexGuard<'_, Places> {
+    fn lock(&self) -> MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes places that may differ; past [`MOST_PLACES`] of them, all places.
     fn mark(&self, places: impl Iterator<Item = u64>) {
-        let mut dirty = self.change();
+        let mut dirty = self.lock();
         let from = dirty.from;
         dirty.single.extend(places.filter(|&place| place < from));
         if dirty.single.len() > MOST_PLACES {
@@ -58,7 +59,7 @@ impl Dirty {
     }
 
     fn mark_from(&self, place: u64) {
-        let mut dirty = self.change();
+        let mut dirty = self.lock();
         dirty.from = dirty.from.min(place);
         let from = dirty.from;
         dirty.single.retain(|&single| single < from);
@@ -67,7 +68,7 @@ impl Dirty {
 
     fn contains(&self, place: u64) -> bool {
         self.any.load(Ordering::SeqCst) && {
-            let dirty = self.change();
+            let dirty = self.lock();
             place >= dirty.from || dirty.single.contains(&place)
         }
     }
@@ -110,8 +111,8 @@ impl Raid {
         self.is_dirty() && (self.level != RaidLevel::Raid5 || self.states().iter().all(|&state| state == MemberData::Good))
     }
 
-    /// Makes the copies, or the parity, of the next place with data equal; false when there is
-    /// nothing left to do.
+    /// Makes the copies, or the parity, of the next place with data equal. Returns false when there
+    /// is nothing left to do.
     ///
     /// # Errors
     /// A member cannot be read or written: the place is tried again when others were.
@@ -127,12 +128,12 @@ impl Raid {
         result.map(|()| true)
     }
 
-    /// Takes a place that was noted by itself, or else the first of the others, past those where
+    /// Takes a place that was noted one by one, or else the first of the others, past those where
     /// nothing was written; a write that fails from then on notes it again. None: no place is left,
     /// and the array is not dirty any more.
     fn take_dirty(&self) -> Option<u64> {
         loop {
-            let mut dirty = self.dirty.change();
+            let mut dirty = self.dirty.lock();
             let next = dirty.single.range(dirty.next..).next().or(dirty.single.first()).copied();
             if let Some(place) = next {
                 dirty.single.remove(&place);
@@ -183,6 +184,7 @@ impl Raid {
         }
     }
 
+    /// Makes the copies or the parity of a place equal.
     fn resync_place(&self, place: u64) -> io::Result<()> {
         let at = place * STEP;
         let bytes = STEP.min(self.end_of_places().saturating_sub(at));
@@ -192,9 +194,10 @@ impl Raid {
         }
     }
 
+    /// Writes the first readable copy of a piece over the others that differ from it.
     fn resync_copies(&self, piece: &Piece) -> io::Result<()> {
         let states = self.states();
-        let _held = self.lock(piece);
+        let _guard = self.lock(piece);
         let mut copies = piece.copies.iter().filter(|&&(member, _)| readable(&states, member));
         // Without any, the data is lost.
         let Some(&(first, from)) = copies.next() else { return Ok(()) };
@@ -209,12 +212,13 @@ impl Raid {
         Ok(())
     }
 
+    /// Computes the parity of a range of the members' bytes, and corrects it where it differs.
     fn resync_parity(&self, offset: u64, bytes: u64) -> io::Result<()> {
         let states = self.states();
-        let _held = self.hold(offset / STEP);
+        let _guard = self.hold(offset / STEP);
         // The sum of data and parity, which is zero where the parity is right.
         let mut difference = vec![0; bytes as usize];
-        self.sum(&states, &[], offset, &mut difference)?;
+        self.sum_members(&states, &[], offset, &mut difference)?;
         let (chunk, end) = (self.rows.chunk, offset + bytes);
         let mut at = offset;
         while at < end {

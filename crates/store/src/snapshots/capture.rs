@@ -93,15 +93,17 @@ impl Capture {
         Capture::open(inner, folder, origin, key)
     }
 
+    /// Opens the instants and the set of changes in `folder`, which is made if it is missing; only
+    /// then `origin` counts.
     fn open(inner: Arc<dyn Backing>, folder: PathBuf, origin: Option<&str>, key: AsideKey) -> io::Result<Arc<Capture>> {
         let origin = origin.filter(|_| !folder.is_dir());
-        make_folder(&folder).map_err(|error| in_folder(&folder, &error))?;
+        make_folder(&folder).map_err(|error| folder_error(&folder, &error))?;
         let (sides, afters) = list_names(&folder)?;
         let sides = sides
             .iter()
             .map(|name| Side::open(&folder, name, key.clone()).map(Arc::new))
             .collect::<io::Result<Vec<_>>>()
-            .map_err(|error| in_folder(&folder, &error))?;
+            .map_err(|error| folder_error(&folder, &error))?;
         let now = open_changes(&folder, &sides, &afters, origin)?;
         let count = AtomicUsize::new(sides.len());
         let active = RwLock::new(Arc::new(Active { sides, now: Arc::new(now.unwrap_or_else(Changes::unknown)), begins: None }));
@@ -145,8 +147,8 @@ impl Capture {
     fn prepare(&self, name: &str, begun: &Arc<AtomicBool>) -> io::Result<Begins> {
         let active = self.active();
         if active.now.since() == Some(name) || active.sides.iter().any(|side| side.name == name || side.since() == name) {
-            let words = format!("{name} was captured before: a snapshot has a name of its own");
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
+            let sentence = format!("{name} was captured before: a snapshot has a name of its own");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, sentence));
         }
         let now = active.now.clone();
         // In this order: a crash in between leaves an instant, and nothing that is known of now.
@@ -159,7 +161,7 @@ impl Capture {
                 self.remove_files(name);
                 let _ = std::fs::remove_file(side::changes_path(&self.folder, name));
             }
-            in_folder(&self.folder, &error)
+            folder_error(&self.folder, &error)
         })
     }
 
@@ -167,7 +169,8 @@ impl Capture {
         side::remove(&self.folder, name);
     }
 
-    fn hold(&self, offset: u64, bytes: u64, alone: bool) -> Locks<'_> {
+    /// Locks the blocks of a range: alone, or shared with other requests.
+    fn lock_blocks(&self, offset: u64, bytes: u64, alone: bool) -> Locks<'_> {
         let blocks = blocks(offset, bytes);
         let mut stripes: Vec<u64> = if blocks.end - blocks.start >= STRIPES { (0..STRIPES).collect() } else { blocks.map(|block| block % STRIPES).collect() };
         // Everybody takes them in this order.
@@ -184,7 +187,7 @@ impl Capture {
     /// Sets aside what a change of the range replaces, notes the change and makes it.
     fn change(&self, offset: u64, bytes: u64, clears: bool, make: &dyn Fn(u64, u64) -> io::Result<()>) -> io::Result<()> {
         loop {
-            let locks = self.hold(offset, bytes, false);
+            let locks = self.lock_blocks(offset, bytes, false);
             let active = self.active();
             let begun = active.begun();
             let quiet = active.sides.is_empty() && begun.is_none();
@@ -197,7 +200,7 @@ impl Capture {
                 return make(offset, bytes);
             }
             drop(locks);
-            let _alone = self.hold(offset, bytes, true);
+            let _alone = self.lock_blocks(offset, bytes, true);
             let active = self.active();
             let sides = active.sides.iter().chain(active.begun().map(|begins| &begins.side));
             sides.for_each(|side| side.set_aside(&*self.inner, offset, bytes));
@@ -263,7 +266,7 @@ pub fn begin_all(captures: &[(Arc<Capture>, &str)]) -> io::Result<Vec<Instant>> 
     Ok(instants)
 }
 
-fn in_folder(folder: &Path, error: &io::Error) -> io::Error {
+fn folder_error(folder: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("a snapshot's files in {}: {error}", folder.display()))
 }
 
@@ -363,7 +366,7 @@ impl BlockSource for Instant {
     }
 
     fn stored(&self, index: u64) {
-        self.side.release(index);
+        self.side.mark_stored(index);
     }
 }
 

@@ -72,6 +72,8 @@ impl Changes {
         Ok(Some(changes))
     }
 
+    /// Writes the header. `clean` says that the file has every change, also after the machine
+    /// stops.
     fn write_header(&self, clean: bool) -> io::Result<()> {
         let (Some(file), Some(since)) = (&self.file, &self.since) else { return Ok(()) };
         let mut body = Vec::new();
@@ -98,7 +100,7 @@ impl Changes {
         if self.since.is_none() || (first..first + blocks.min(4)).all(|block| self.set.contains(block)) && blocks <= 4 {
             return;
         }
-        let _open = self.reopened();
+        let _open = self.wait_until_open();
         if let Some(file) = &self.file {
             let mut at = first;
             while at < first + blocks {
@@ -114,7 +116,7 @@ impl Changes {
 
     /// Waits until the file says that it may lack changes, on disk, and keeps it from being closed
     /// while a change is noted.
-    fn reopened(&self) -> RwLockReadGuard<'_, bool> {
+    fn wait_until_open(&self) -> RwLockReadGuard<'_, bool> {
         loop {
             let closed = self.closed.read().unwrap_or_else(PoisonError::into_inner);
             if !*closed {

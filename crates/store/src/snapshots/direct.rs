@@ -18,8 +18,8 @@ pub fn read_block(objects: &Objects, manifest: &Manifest, index: u64, cipher: Op
     let key = cipher.map_or("", BlockCipher::key_id);
     if manifest.key() != key {
         let sealed = |key: &str| if key.is_empty() { "not encrypted".to_string() } else { format!("encrypted with {key}") };
-        let words = format!("{} is {}, and was to be read as {}", manifest.name(), sealed(manifest.key()), sealed(key));
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+        let sentence = format!("{} is {}, and was to be read as {}", manifest.name(), sealed(manifest.key()), sealed(key));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, sentence));
     }
     let wrong = |error: io::Error| io::Error::new(error.kind(), format!("block {index} of {} cannot be read: {error}", manifest.name()));
     let Some(place) = manifest.block(index).map_err(wrong)? else { return Ok(None) };
@@ -77,13 +77,13 @@ impl Builder {
         check_part(name)?;
         let key = cipher.as_ref().map_or("", |cipher| cipher.key_id());
         if let Some(parent) = parent.as_ref().filter(|parent| parent.key() != key || parent.bytes() > bytes) {
-            let words =
+            let sentence =
                 format!("{} cannot be the parent of {name}: it has {} bytes and another key, or is larger than {bytes} bytes", parent.name(), parent.bytes());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, sentence));
         }
         let mut put = BTreeMap::new();
         for listed in objects.list(&segment::folder_of(name))? {
-            match segment::table(&objects, &listed.name, listed.bytes) {
+            match segment::read_table(&objects, &listed.name, listed.bytes) {
                 Ok(table) => put.extend(table),
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => objects.delete(&listed.name)?,
                 Err(error) => return Err(error),
@@ -96,22 +96,22 @@ impl Builder {
     /// Stores a block, in place of the block that was put before.
     pub fn put(&self, index: u64, data: &[u8]) -> io::Result<()> {
         if data.len() != BLOCK_BYTES || index >= blocks_of(self.bytes) {
-            let words = format!(
+            let sentence = format!(
                 "block {index} of {} bytes: {} has blocks 0 to {} of {BLOCK_BYTES} bytes",
                 data.len(),
                 self.name,
                 blocks_of(self.bytes).saturating_sub(1)
             );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, sentence));
         }
         let number = u32::try_from(index).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("block {index} is behind the largest volume")))?;
-        let _held = self.locks[(index % LOCKS) as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.locks[(index % LOCKS) as usize].lock().unwrap_or_else(PoisonError::into_inner);
         let mut segment = Segment::default();
-        segment.room().copy_from_slice(data);
+        segment.reserve_room().copy_from_slice(data);
         if let Some(cipher) = &self.cipher {
-            cipher.seal(index, segment.room());
+            cipher.seal(index, segment.reserve_room());
         }
-        let digest = digest_of(segment.room());
+        let digest = digest_of(segment.reserve_room());
         segment.keep(index, digest);
         segment.put(&self.objects, &segment::name_of(&self.name, number), None)?;
         self.put.lock().unwrap_or_else(PoisonError::into_inner).insert(index, digest);
@@ -130,8 +130,8 @@ impl Builder {
         let names: BTreeMap<u64, String> = put.keys().map(|&index| (index, segment::name_of(&self.name, index as u32))).collect();
         let listed: BTreeMap<String, u64> = self.objects.list(&segment::folder_of(&self.name))?.into_iter().map(|listed| (listed.name, listed.bytes)).collect();
         if let Some(name) = names.values().find(|name| listed.get(*name) != Some(&segment::object_bytes(1))) {
-            let words = format!("{}: {name} is not there as it was written: the store lost it. Put the block again", self.objects.url());
-            return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+            let sentence = format!("{}: {name} is not there as it was written: the store lost it. Put the block again", self.objects.url());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
         }
         let mut owners = self.parent.as_ref().map_or_else(Vec::new, |parent| parent.owners().to_vec());
         let owner = owners.len() as u32;

@@ -159,7 +159,7 @@ impl Manifest {
         [builder.blocks, builder.own_blocks, index.len() as u64, segments.len() as u64].into_iter().for_each(|number| put_u64(&mut head, number));
         let all = [framed(HEAD_MAGIC, &head), index, segments, builder.body].concat();
         store(objects, &object_of(name), &all)?;
-        Manifest::of_front(&all, objects)
+        Manifest::read_front(&all, objects)
     }
 
     /// Returns the snapshot's name.
@@ -188,7 +188,7 @@ impl Manifest {
         self.0.head.blocks
     }
 
-    /// Blocks that were stored for this snapshot, and not for one before.
+    /// Returns the number of blocks that were stored for this snapshot, and not for one before.
     pub fn own_blocks(&self) -> u64 {
         self.0.head.own_blocks
     }
@@ -222,6 +222,8 @@ impl Manifest {
         })
     }
 
+    /// Returns a page by its position in the index; the last [`KEPT_PAGES`] that were read are
+    /// cached.
     fn page(&self, at: usize) -> io::Result<Arc<Page>> {
         let mut cache = self.0.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = cache.iter().position(|&(number, _)| number == at).and_then(|position| cache.remove(position)) {
@@ -246,7 +248,7 @@ impl Manifest {
     }
 
     fn wrong(&self, error: &io::Error) -> io::Error {
-        wrong(&self.0.objects, self.name(), error)
+        manifest_error(&self.0.objects, self.name(), error)
     }
 
     /// Reads head and index of the manifest of a snapshot.
@@ -256,12 +258,12 @@ impl Manifest {
 
     /// Reads a manifest whose head and index [`Manifest::keep`] kept in `copies`.
     pub fn load_from(copies: &Objects, objects: &Objects, snapshot: &str) -> io::Result<Manifest> {
-        let front = front_of(copies, snapshot)?;
-        let manifest = Manifest::of_front(&front, objects).map_err(|error| wrong(copies, snapshot, &error))?;
+        let front = load_front(copies, snapshot)?;
+        let manifest = Manifest::read_front(&front, objects).map_err(|error| manifest_error(copies, snapshot, &error))?;
         if manifest.name() == snapshot {
             return Ok(manifest);
         }
-        Err(wrong(copies, snapshot, &damaged(format!("it is that of {}", manifest.name()))))
+        Err(manifest_error(copies, snapshot, &damaged(format!("it is that of {}", manifest.name()))))
     }
 
     /// Keeps head and index in `copies`, for [`Manifest::load_from`]: which blocks a snapshot has
@@ -283,16 +285,16 @@ impl Manifest {
 
     /// Returns the objects that a snapshot refers to, without reading which blocks it has.
     pub fn segments_of(objects: &Objects, snapshot: &str) -> io::Result<Vec<String>> {
-        let (front, bytes) = head_of(objects, snapshot)?;
-        let (head, _) = Head::read(&front[..bytes as usize]).map_err(|error| wrong(objects, snapshot, &error))?;
+        let (front, bytes) = load_head(objects, snapshot)?;
+        let (head, _) = Head::read(&front[..bytes as usize]).map_err(|error| manifest_error(objects, snapshot, &error))?;
         if head.name != snapshot {
-            return Err(wrong(objects, snapshot, &damaged(format!("it is that of {}", head.name))));
+            return Err(manifest_error(objects, snapshot, &damaged(format!("it is that of {}", head.name))));
         }
-        read_segments(objects, &head).map_err(|error| wrong(objects, snapshot, &error))
+        read_segments(objects, &head).map_err(|error| manifest_error(objects, snapshot, &error))
     }
 
     /// Reads the first bytes of an object; what follows the index is not looked at.
-    fn of_front(bytes: &[u8], objects: &Objects) -> io::Result<Manifest> {
+    fn read_front(bytes: &[u8], objects: &Objects) -> io::Result<Manifest> {
         let (head, rest) = Head::read(bytes)?;
         let (index, after) = unframed(INDEX_MAGIC, rest)?;
         let (mut index, set, mut pages) = (Reader(index), BlockSet::default(), Vec::new());
@@ -320,11 +322,11 @@ impl Manifest {
 }
 
 /// Reads the first bytes of an object with its whole head, and returns the number of them too.
-fn head_of(objects: &Objects, snapshot: &str) -> io::Result<(Vec<u8>, u64)> {
+fn load_head(objects: &Objects, snapshot: &str) -> io::Result<(Vec<u8>, u64)> {
     check_part(snapshot)?;
     let name = object_of(snapshot);
     let mut front = objects.get_front(&name, FIRST_BYTES)?;
-    let needed = framed_bytes(HEAD_MAGIC, &front).map_err(|error| wrong(objects, snapshot, &error))?;
+    let needed = framed_bytes(HEAD_MAGIC, &front).map_err(|error| manifest_error(objects, snapshot, &error))?;
     if needed > front.len() as u64 {
         front = objects.get_range(&name, 0..needed)?;
     }
@@ -332,9 +334,9 @@ fn head_of(objects: &Objects, snapshot: &str) -> io::Result<(Vec<u8>, u64)> {
 }
 
 /// Reads head and index of a manifest.
-fn front_of(objects: &Objects, snapshot: &str) -> io::Result<Vec<u8>> {
-    let (mut front, _) = head_of(objects, snapshot)?;
-    let (head, _) = Head::read(&front).map_err(|error| wrong(objects, snapshot, &error))?;
+fn load_front(objects: &Objects, snapshot: &str) -> io::Result<Vec<u8>> {
+    let (mut front, _) = load_head(objects, snapshot)?;
+    let (head, _) = Head::read(&front).map_err(|error| manifest_error(objects, snapshot, &error))?;
     let needed = head.head_bytes.saturating_add(head.index_bytes);
     if needed > front.len() as u64 {
         let rest = objects.get_range(&object_of(snapshot), front.len() as u64..needed)?;
@@ -364,8 +366,8 @@ fn store(objects: &Objects, name: &str, bytes: &[u8]) -> io::Result<()> {
         for (index, part) in bytes.chunks(COMPARED_AT_ONCE).enumerate() {
             let at = (index * COMPARED_AT_ONCE) as u64;
             if objects.get_range(name, at..at + part.len() as u64)? != part {
-                let words = format!("{}: {name} does not read back as it was written. Check the store, and make the snapshot again", objects.url());
-                return Err(damaged(words));
+                let sentence = format!("{}: {name} does not read back as it was written. Check the store, and make the snapshot again", objects.url());
+                return Err(damaged(sentence));
             }
         }
         Ok(())
@@ -377,11 +379,12 @@ fn store(objects: &Objects, name: &str, bytes: &[u8]) -> io::Result<()> {
     stored
 }
 
-fn wrong(objects: &Objects, snapshot: &str, error: &io::Error) -> io::Error {
+fn manifest_error(objects: &Objects, snapshot: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: the manifest of {snapshot} cannot be used: {error}", objects.url()))
 }
 
 impl Head {
+    /// Reads the head of a manifest; returns it with the bytes that follow it.
     fn read(bytes: &[u8]) -> io::Result<(Head, &[u8])> {
         let (body, rest) = unframed(HEAD_MAGIC, bytes)?;
         let head_bytes = (FRAME_BYTES + body.len()) as u64;
@@ -400,6 +403,8 @@ impl Head {
 }
 
 impl Page {
+    /// Reads a page; checks that its blocks are in order and as many as the index says. `owners` is
+    /// the number of owners.
     fn read(bytes: &[u8], page: &PageRef, owners: usize) -> io::Result<Page> {
         let mut body = Reader(bytes);
         let start = u64::from(page.number) * PAGE_BLOCKS;
@@ -421,6 +426,7 @@ impl Page {
         Ok(Page { runs, digests })
     }
 
+    /// Encodes the page; `start` is the number of its first block.
     fn write(&self, start: u64) -> Vec<u8> {
         let mut body = Vec::with_capacity(4 + self.runs.len() * 20 + self.digests.len() * 16);
         put_u32(&mut body, self.runs.len() as u32);
@@ -462,6 +468,7 @@ struct ManifestBuilder {
 }
 
 impl ManifestBuilder {
+    /// Adds a block, which comes after all earlier ones.
     fn add(&mut self, index: u64, place: Place) {
         if index / PAGE_BLOCKS != self.number {
             self.end_page();
@@ -482,6 +489,7 @@ impl ManifestBuilder {
         }
     }
 
+    /// Encodes the page that is being filled, if it has any block, and adds it to the index.
     fn end_page(&mut self) {
         let page = std::mem::take(&mut self.page);
         if page.runs.is_empty() {
@@ -531,6 +539,7 @@ fn put_set(into: &mut Vec<u8>, start: u64, page: &Page) {
     words.iter().for_each(|&word| put_u64(into, word));
 }
 
+/// Reads which blocks a page has, and puts them into `set`.
 fn read_set(from: &mut Reader<'_>, page: &PageRef, set: &BlockSet) -> io::Result<()> {
     let start = u64::from(page.number) * PAGE_BLOCKS;
     let runs = from.u32()?;
@@ -571,6 +580,7 @@ pub fn changed_blocks<'a>(first: &'a Manifest, second: &'a Manifest, first_block
     })
 }
 
+/// Returns the blocks of the page with this number that are not the same in two snapshots.
 fn changed_in(first: &Manifest, second: &Manifest, number: u32) -> io::Result<Vec<Changed>> {
     let at = |manifest: &Manifest| manifest.0.pages.binary_search_by_key(&number, |page| page.number).ok();
     let (first_page, second_page) = (at(first), at(second));

@@ -57,18 +57,18 @@ pub struct Restored {
 
 /// Blocks that nobody else fetches or marks.
 struct Claim<'a> {
-    of: &'a Restored,
+    restored: &'a Restored,
     blocks: Vec<u64>,
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        let mut busy = self.of.busy();
+        let mut busy = self.restored.busy();
         for block in &self.blocks {
             busy.remove(block);
         }
         drop(busy);
-        self.of.freed.notify_all();
+        self.restored.freed.notify_all();
     }
 }
 
@@ -83,15 +83,15 @@ impl Restored {
         marks: &Path,
     ) -> io::Result<Restored> {
         if inner.bytes() < manifest.bytes() {
-            let words = format!("a volume of {} bytes is smaller than {} with its {} bytes", inner.bytes(), manifest.name(), manifest.bytes());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+            let sentence = format!("a volume of {} bytes is smaller than {} with its {} bytes", inner.bytes(), manifest.name(), manifest.bytes());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, sentence));
         }
-        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(marks).map_err(|error| in_file(marks, &error))?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(marks).map_err(|error| file_error(marks, &error))?;
         // On disk before the guest writes anything: without marks its writes would be lost.
         let result = write_header(&file, &manifest).and_then(|()| file.sync_all()).and_then(|()| marks.parent().map_or(Ok(()), sync_folder));
         if let Err(error) = result {
             let _ = std::fs::remove_file(marks);
-            return Err(in_file(marks, &error));
+            return Err(file_error(marks, &error));
         }
         Ok(Restored::over(inner, manifest, objects, cipher, file))
     }
@@ -106,8 +106,8 @@ impl Restored {
         cipher: Option<Arc<dyn BlockCipher>>,
         marks: &Path,
     ) -> io::Result<Restored> {
-        let mut file = OpenOptions::new().read(true).write(true).open(marks).map_err(|error| in_file(marks, &error))?;
-        let boot = read_header(&mut file, &manifest).map_err(|error| in_file(marks, &error))?;
+        let mut file = OpenOptions::new().read(true).write(true).open(marks).map_err(|error| file_error(marks, &error))?;
+        let boot = read_header(&mut file, &manifest).map_err(|error| file_error(marks, &error))?;
         let mut restored = Restored::over(inner, manifest, objects, cipher, file);
         let good = |mark: u8| mark == FLUSHED || (mark == WRITTEN && boot == boot_id());
         let (mut unflushed, mut lost) = (Vec::new(), Vec::new());
@@ -136,7 +136,7 @@ impl Restored {
 
     fn over(inner: Arc<dyn Backing>, manifest: Arc<Manifest>, objects: Objects, cipher: Option<Arc<dyn BlockCipher>>, marks: File) -> Restored {
         let (cold, cold_count) = (manifest.set().copy(), AtomicU64::new(manifest.blocks()));
-        let log: Log = Box::new(|words| eprintln!("{words}"));
+        let log: Log = Box::new(|sentence| eprintln!("{sentence}"));
         let (busy, unflushed) = (Mutex::new(HashSet::new()), Mutex::new(Vec::new()));
         Restored { inner, manifest, objects, cipher, marks, cold, cold_count, busy, freed: Condvar::new(), unflushed, flushing: Mutex::new(()), log }
     }
@@ -212,7 +212,7 @@ impl Restored {
             busy = self.freed.wait(busy).unwrap_or_else(PoisonError::into_inner);
         }
         busy.extend(&blocks);
-        Claim { of: self, blocks }
+        Claim { restored: self, blocks }
     }
 
     /// Marks blocks whose bytes are in the volume. They must be claimed.
@@ -245,6 +245,8 @@ impl Restored {
         self.mark(&claim.blocks)
     }
 
+    /// Discards or zeros a range in steps of [`CLEARED_AT_ONCE`] blocks, so that only those are
+    /// claimed at once.
     fn clear(&self, offset: u64, bytes: u64, make: impl Fn(u64, u64) -> io::Result<()>) -> io::Result<()> {
         within(self.bytes(), offset, bytes)?;
         if self.cold_blocks() == 0 {
@@ -261,10 +263,11 @@ impl Restored {
     }
 }
 
-fn in_file(path: &Path, error: &io::Error) -> io::Error {
+fn file_error(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
+/// Writes the header of the marks: the snapshot, its size in bytes, and this start of the machine.
 fn write_header(file: &File, manifest: &Manifest) -> io::Result<()> {
     let mut body = Vec::new();
     put_text(&mut body, manifest.name());
@@ -292,6 +295,7 @@ impl Backing for Restored {
         self.inner.bytes()
     }
 
+    /// Fetches the cold blocks of the range first.
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         within(self.bytes(), offset, buffer.len() as u64)?;
         if self.cold_blocks() > 0 {
@@ -307,6 +311,7 @@ impl Backing for Restored {
         self.change(offset, data.len() as u64, || self.inner.write(data, offset))
     }
 
+    /// Flushes the bytes, and then gives the blocks written before the second mark, on disk.
     fn flush(&self) -> io::Result<()> {
         // Another flush may have the blocks of a write before this one: its marks must be on disk,
         // too, when this one is answered.
@@ -347,8 +352,8 @@ impl Backing for Restored {
     }
 }
 
-/// Fetches every cold block, with several threads. `each` hears of every block that was fetched;
-/// ends when it says `false`. The first error ends it.
+/// Fetches every cold block, with several threads. `each` is called with the number of every block
+/// that was fetched, and ends it by returning false. The first error ends it too.
 pub fn initialize_all(restored: &Restored, threads: usize, each: &(dyn Fn(u64) -> bool + Sync)) -> io::Result<()> {
     let (next, stop) = (Mutex::new(0), AtomicBool::new(false));
     let work = || -> io::Result<()> {

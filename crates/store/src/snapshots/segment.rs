@@ -44,7 +44,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// Makes room for one more block, to be filled and then kept or left.
-    pub(crate) fn room(&mut self) -> &mut [u8] {
+    pub(crate) fn reserve_room(&mut self) -> &mut [u8] {
         let at = self.blocks.len() * BLOCK_BYTES;
         if self.data.len() < at + BLOCK_BYTES {
             self.data.resize(at + BLOCK_BYTES, 0);
@@ -92,7 +92,7 @@ pub(crate) fn object_bytes(blocks: u32) -> u64 {
 
 /// Reads which blocks a segment whose object has `bytes` holds, in order of their places. An error
 /// when the object was cut or its table is damaged.
-pub(crate) fn table(objects: &Objects, name: &str, bytes: u64) -> io::Result<Vec<(u64, Digest)>> {
+pub(crate) fn read_table(objects: &Objects, name: &str, bytes: u64) -> io::Result<Vec<(u64, Digest)>> {
     let blocks = bytes.saturating_sub(TAIL_BYTES as u64) / (BLOCK_BYTES + ENTRY_BYTES) as u64;
     if blocks == 0 || blocks > u64::from(SEGMENT_BLOCKS) || object_bytes(blocks as u32) != bytes {
         return Err(damaged(format!("{name} has {bytes} bytes, which no segment has: it was cut")));
@@ -107,9 +107,9 @@ pub(crate) fn table(objects: &Objects, name: &str, bytes: u64) -> io::Result<Vec
     (0..blocks).map(|_| Ok((entries.u64()?, entries.digest()?))).collect()
 }
 
-/// Reads the table like [`table`], and compares every block with its digest.
-pub(crate) fn table_of_whole(objects: &Objects, name: &str, bytes: u64) -> io::Result<Vec<(u64, Digest)>> {
-    let table = table(objects, name, bytes)?;
+/// Reads the table like [`read_table`], and compares every block with its digest.
+pub(crate) fn read_whole_table(objects: &Objects, name: &str, bytes: u64) -> io::Result<Vec<(u64, Digest)>> {
+    let table = read_table(objects, name, bytes)?;
     let data = objects.get_range(name, 0..table.len() as u64 * BLOCK_BYTES as u64)?;
     let wrong = data.chunks(BLOCK_BYTES).zip(&table).find(|(block, (_, digest))| super::digest_of(block) != *digest);
     match wrong {
@@ -126,6 +126,6 @@ pub(crate) fn read(objects: &Objects, name: &str, slot: u32, digest: &Digest) ->
     if super::digest_of(&data) == *digest {
         return Ok(data);
     }
-    let words = format!("{}: {name}: the block at byte {at} is damaged: its checksum is not the one that was noted when it was written", objects.url());
-    Err(damaged(words))
+    let sentence = format!("{}: {name}: the block at byte {at} is damaged: its checksum is not the one that was noted when it was written", objects.url());
+    Err(damaged(sentence))
 }

@@ -89,6 +89,7 @@ impl Aside {
         Ok(Aside { files, key })
     }
 
+    /// Writes bytes that are set aside, encrypted as the volume is. A write lies within one file.
     fn write(&self, data: &[u8], at: u64) -> io::Result<()> {
         let file = &self.files[(at / PART_BYTES) as usize];
         match &self.key {
@@ -98,7 +99,7 @@ impl Aside {
                 cipher.encrypt(Place::Aside, at / SECTOR as u64, &mut sealed);
                 file.write_all_at(&sealed, at % PART_BYTES)
             }
-            AsideKey::Locked => Err(locked()),
+            AsideKey::Locked => Err(locked_error()),
         }
     }
 
@@ -112,10 +113,11 @@ impl Aside {
                 cipher.decrypt(Place::Aside, at / SECTOR as u64, into);
                 Ok(())
             }
-            AsideKey::Locked => Err(locked()),
+            AsideKey::Locked => Err(locked_error()),
         }
     }
 
+    /// Reads bytes as they are stored; zeros behind the end of the file.
     fn read_stored(&self, mut into: &mut [u8], mut at: u64) -> io::Result<()> {
         let file = &self.files[(at / PART_BYTES) as usize];
         while !into.is_empty() {
@@ -136,7 +138,7 @@ impl Aside {
     }
 }
 
-fn locked() -> io::Error {
+fn locked_error() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the volume is encrypted, and its key cannot be used")
 }
 
@@ -233,6 +235,7 @@ impl Side {
         self.marks.write_all_at(&header, 0)
     }
 
+    /// Notes in memory that the instant is lost; the first reason stays.
     fn note_broken(&self, reason: &str) {
         let mut stored = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         if stored.is_empty() {
@@ -299,6 +302,8 @@ impl Side {
         }
     }
 
+    /// Sets aside chunks of a block, given as the bits `missing`: the bytes first, then the mark.
+    /// Zeros are marked only.
     fn set_block_aside(&self, volume: &dyn Backing, block: u64, missing: u64) -> io::Result<()> {
         if missing == 0 {
             return Ok(());
@@ -353,7 +358,7 @@ impl Side {
     }
 
     /// Notes that a block is stored elsewhere: writes to it need not set anything aside.
-    pub(super) fn release(&self, block: u64) {
+    pub(super) fn mark_stored(&self, block: u64) {
         // In the file first: when the process dies the volume's bytes must not be taken for those
         // of the instant.
         let at = HEADER_BYTES + blocks_of(self.bytes) * MARK_BYTES + block;
@@ -369,7 +374,7 @@ pub(super) fn blocks(offset: u64, bytes: u64) -> std::ops::Range<u64> {
     first..if bytes == 0 { first } else { blocks_of(offset.saturating_add(bytes)) }
 }
 
-/// Runs of bits that are set: first, how many.
+/// Returns the runs of bits that are set: the first bit and their number.
 fn runs(mut bits: u64) -> impl Iterator<Item = (u64, u64)> {
     let mut at = 0;
     std::iter::from_fn(move || {

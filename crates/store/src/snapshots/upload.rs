@@ -82,7 +82,7 @@ struct Job<'a> {
     changed: Option<&'a BlockSet>,
     cipher: Option<&'a dyn BlockCipher>,
     /// Blocks that an earlier try stored.
-    had: HashMap<u64, (u32, u32, Digest)>,
+    stored_before: HashMap<u64, (u32, u32, Digest)>,
     blocks: u64,
     next: Mutex<u64>,
     next_segment: AtomicU64,
@@ -119,7 +119,7 @@ pub fn upload(
     // Blocks that were sealed with another key are of no use here.
     let parent = parent.filter(|parent| parent.key() == key);
     let changed = source.changes().filter(|(since, _)| parent.is_some_and(|parent| parent.name() == *since)).map(|(_, set)| set);
-    let (had, next_segment) = stored_before(objects, name)?;
+    let (stored_before, next_segment) = find_stored(objects, name)?;
     let blocks = blocks_of(source.bytes());
     let job = Job {
         source,
@@ -128,8 +128,8 @@ pub fn upload(
         parent,
         changed,
         cipher,
-        stored: AtomicU64::new(had.len() as u64),
-        had,
+        stored: AtomicU64::new(stored_before.len() as u64),
+        stored_before,
         blocks,
         next: Mutex::new(0),
         next_segment: AtomicU64::new(u64::from(next_segment)),
@@ -142,36 +142,38 @@ pub fn upload(
     let finished = job.run().and_then(|outcomes| job.finish(key, outcomes));
     if cancel.load(Ordering::SeqCst) && finished.is_err() {
         super::forget_upload(objects, name)?;
-        return Err(cancelled(name));
+        return Err(cancelled_error(name));
     }
     finished
 }
 
-fn cancelled(name: &str) -> io::Error {
+fn cancelled_error(name: &str) -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, format!("the upload of {name} was cancelled"))
 }
 
 /// Places of the blocks that an earlier try stored: segment, slot, digest.
-type Had = HashMap<u64, (u32, u32, Digest)>;
+type StoredBlocks = HashMap<u64, (u32, u32, Digest)>;
 
 /// Finds what an earlier try stored, and the first number for a segment that is free. Damaged
 /// segments are removed.
-fn stored_before(objects: &Objects, name: &str) -> io::Result<(Had, u32)> {
-    let (mut had, mut next) = (HashMap::new(), 0);
+fn find_stored(objects: &Objects, name: &str) -> io::Result<(StoredBlocks, u32)> {
+    let (mut stored_before, mut next) = (HashMap::new(), 0);
     for listed in objects.list(&segment::folder_of(name))? {
         let Some(number) = segment::number_of(&listed.name) else { continue };
         next = next.max(number + 1);
-        let table = if objects.is_lazy() { segment::table_of_whole } else { segment::table };
+        let table = if objects.is_lazy() { segment::read_whole_table } else { segment::read_table };
         match table(objects, &listed.name, listed.bytes) {
-            Ok(table) => had.extend(table.into_iter().enumerate().map(|(slot, (index, digest))| (index, (number, slot as u32, digest)))),
+            Ok(table) => stored_before.extend(table.into_iter().enumerate().map(|(slot, (index, digest))| (index, (number, slot as u32, digest)))),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => objects.delete(&listed.name)?,
             Err(error) => return Err(error),
         }
     }
-    Ok((had, next))
+    Ok((stored_before, next))
 }
 
 impl Job<'_> {
+    /// Looks at all blocks, with [`THREADS`] threads, and returns the outcome of each that matters,
+    /// by block.
     fn run(&self) -> io::Result<Vec<(u64, Outcome)>> {
         let parts: Vec<io::Result<Vec<(u64, Outcome)>>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| self.work())).collect();
@@ -185,53 +187,57 @@ impl Job<'_> {
         Ok(outcomes)
     }
 
+    /// Does the work of one thread; an error of it stops the others.
     fn work(&self) -> io::Result<Vec<(u64, Outcome)>> {
         // The niceness is that of this thread alone. If the machine does not allow it, the thread
         // goes on without.
         let _ = rustix::process::setpriority_process(None, NICENESS);
         let mut outcomes = Vec::new();
         let mut segment = Segment::default();
-        let worked = self.batches(&mut segment, &mut outcomes);
+        let worked = self.work_batches(&mut segment, &mut outcomes);
         if worked.is_err() {
             self.stop.store(true, Ordering::SeqCst);
         }
         worked.map(|()| outcomes)
     }
 
-    fn batches(&self, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
-        while let Some((first, count)) = self.take() {
+    /// Looks at batch after batch and stores each segment that is full. Ends early if another
+    /// thread failed.
+    fn work_batches(&self, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
+        while let Some((first, count)) = self.take_batch() {
             for index in first..first + count {
                 if self.cancel.load(Ordering::Relaxed) {
-                    return Err(cancelled(self.name));
+                    return Err(cancelled_error(self.name));
                 }
                 if self.stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                self.block(index, segment, outcomes)?;
+                self.decide_block(index, segment, outcomes)?;
                 if segment.is_full() {
-                    self.put(segment, outcomes)?;
+                    self.put_segment(segment, outcomes)?;
                 }
             }
             self.done.fetch_add(count, Ordering::Relaxed);
-            self.tell();
+            self.report_progress();
         }
-        self.put(segment, outcomes)
+        self.put_segment(segment, outcomes)
     }
 
-    fn tell(&self) {
+    fn report_progress(&self) {
         (self.progress)(Progress { done: self.done.load(Ordering::Relaxed), blocks: self.blocks, stored: self.stored.load(Ordering::Relaxed) });
     }
 
-    /// Takes the next blocks to look at: at most a segment's, none of them known to need nothing.
-    fn take(&self) -> Option<(u64, u64)> {
+    /// Takes the next batch of blocks: the first and their number, at most a segment's. Batches
+    /// without data or without a change are skipped.
+    fn take_batch(&self) -> Option<(u64, u64)> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         while *next < self.blocks {
             let first = *next;
             let hole = HOLE_BLOCKS.min(self.blocks - first);
             let batch = u64::from(SEGMENT_BLOCKS).min(self.blocks - first);
-            let skipped = if self.nothing(first, hole) {
+            let skipped = if self.is_skipped(first, hole) {
                 hole
-            } else if self.nothing(first, batch) {
+            } else if self.is_skipped(first, batch) {
                 batch
             } else {
                 *next += batch;
@@ -243,15 +249,16 @@ impl Job<'_> {
         None
     }
 
-    fn nothing(&self, first: u64, count: u64) -> bool {
+    fn is_skipped(&self, first: u64, count: u64) -> bool {
         self.changed.is_some_and(|changed| !changed.any(first, count)) || !self.source.may_hold_data(first, count)
     }
 
-    fn block(&self, index: u64, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
+    /// Decides one block: not changed, stored by an earlier try, zeros, or to be read.
+    fn decide_block(&self, index: u64, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
         if self.changed.is_some_and(|changed| !changed.contains(index)) {
             return Ok(());
         }
-        if let Some(&(segment, slot, digest)) = self.had.get(&index) {
+        if let Some(&(segment, slot, digest)) = self.stored_before.get(&index) {
             self.source.stored(index);
             outcomes.push((index, Outcome::New { segment, slot, digest }));
             return Ok(());
@@ -259,11 +266,13 @@ impl Job<'_> {
         if !self.source.may_hold_data(index, 1) {
             return Ok(());
         }
-        self.pace.piece(|_| self.fill(index, segment, outcomes))
+        self.pace.piece(|_| self.read_into(index, segment, outcomes))
     }
 
-    fn fill(&self, index: u64, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
-        let data = segment.room();
+    /// Reads a block into the segment, sealed; leaves it out if it is zeros, or the same as in the
+    /// parent.
+    fn read_into(&self, index: u64, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
+        let data = segment.reserve_room();
         self.source.read_block(index, data)?;
         if is_zero(data) {
             return Ok(());
@@ -281,7 +290,9 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn put(&self, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
+    /// Stores the segment as an object, and notes the places of its blocks. Nothing is done for an
+    /// empty one.
+    fn put_segment(&self, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
         if segment.is_empty() {
             return Ok(());
         }
@@ -299,10 +310,10 @@ impl Job<'_> {
 
     /// Makes the manifest, checks that all it refers to is there, and writes it.
     fn finish(&self, key: &str, outcomes: Vec<(u64, Outcome)>) -> io::Result<Manifest> {
-        let own = self.written(&outcomes)?;
+        let segments = self.list_written(&outcomes)?;
         let mut owners = self.parent.map_or_else(Vec::new, |parent| parent.owners().to_vec());
-        let own_number = owners.len() as u32;
-        if !own.is_empty() {
+        let own_owner = owners.len() as u32;
+        if !segments.is_empty() {
             owners.push(self.name.to_string());
         }
         let unchanged = |index: u64| self.changed.is_some_and(|changed| !changed.contains(index));
@@ -319,18 +330,18 @@ impl Job<'_> {
             let old = parents.next_if(|old| old.as_ref().is_ok_and(|&(at, _)| at == index)).and_then(Result::ok);
             let new = news.next_if(|&(at, _)| at == index);
             match (new, old) {
-                (Some((_, Outcome::New { segment, slot, digest })), _) => return Some(Ok((index, Place { owner: own_number, segment, slot, digest }))),
+                (Some((_, Outcome::New { segment, slot, digest })), _) => return Some(Ok((index, Place { owner: own_owner, segment, slot, digest }))),
                 (Some((_, Outcome::Kept)), Some((_, place))) => return Some(Ok((index, place))),
                 (None, Some((_, place))) if unchanged(index) => return Some(Ok((index, place))),
                 _ => {}
             }
         });
-        self.pace.piece(|rest| self.objects.settle(&own, rest))?;
+        self.pace.piece(|rest| self.objects.settle(&segments, rest))?;
         Manifest::write(self.objects, (self.name, self.source.bytes(), key), owners, merged)
     }
 
     /// Returns the names of the segments that were written. Fails when a segment is not whole.
-    fn written(&self, outcomes: &[(u64, Outcome)]) -> io::Result<Vec<String>> {
+    fn list_written(&self, outcomes: &[(u64, Outcome)]) -> io::Result<Vec<String>> {
         let mut slots: HashMap<u32, u32> = HashMap::new();
         for (_, outcome) in outcomes {
             if let Outcome::New { segment, slot, .. } = outcome {
@@ -345,11 +356,11 @@ impl Job<'_> {
             let bytes = listed.get(&name).copied().unwrap_or(0);
             // An earlier try may have stored blocks behind the last that is of use now.
             if bytes < segment::object_bytes(blocks) {
-                let words = format!(
+                let sentence = format!(
                     "{}: {name} has {bytes} bytes after it was written: the store lost it. Check the store, and make the snapshot again",
                     self.objects.url()
                 );
-                return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+                return Err(io::Error::new(io::ErrorKind::InvalidData, sentence));
             }
             names.push(name);
         }

@@ -45,7 +45,7 @@ impl SnapshotWorkers {
                 return Err(problem);
             }
         }
-        self.snapshots.put(id.as_str(), Job::Copy(id.clone()));
+        self.snapshots.queue_job(id.as_str(), Job::Copy(id.clone()));
         self.ledger.find(id.as_str())
     }
 
@@ -62,11 +62,11 @@ impl SnapshotWorkers {
     }
 
     fn begin_copy(&self, id: &VolumeId, source: &VolumeRecord) -> io::Result<Instant> {
-        let capture = self.volumes.files_of(source, |files| files.capture.clone()).map_err(|problem| as_io(&problem))?;
+        let capture = self.volumes.files_of(source, |files| files.capture.clone()).map_err(|problem| to_io_error(&problem))?;
         begin_all(&[(capture, id.as_str())])?.pop().ok_or_else(|| io::Error::other("nothing was captured"))
     }
 
-    /// Goes on with what a restart ended.
+    /// Goes on with the copies that a restart interrupted; fails those whose instant is lost.
     pub(super) fn resume_copies(&self) {
         let copies: Vec<VolumeRecord> = self.ledger.lab(|lab| lab.volumes.values().filter(|record| record.is_being_copied()).cloned().collect());
         for record in copies {
@@ -76,14 +76,15 @@ impl SnapshotWorkers {
                 tracing::error!(volume = record.id.as_str(), "{}: {}", problem.value, problem.rule);
             }
             if lock(&self.snapshots.copies).contains_key(&record.id) {
-                self.snapshots.put(record.id.as_str(), Job::Copy(record.id.clone()));
+                self.snapshots.queue_job(record.id.as_str(), Job::Copy(record.id.clone()));
             } else {
                 self.fail_copy(&record.id, "its instant was lost when the machine or its source ended");
             }
         }
     }
 
-    /// Brings all bytes over, from the first on: what an earlier try brought is made anew.
+    /// Copies all bytes to a copy, from the first on, and notes that the copy is ready. After an
+    /// error its instant is kept for the next try.
     pub(super) fn copy_bytes(&self, id: &VolumeId) -> io::Result<()> {
         let record = self.ledger.lab(|lab| lab.volumes.get(id).cloned()).filter(VolumeRecord::is_being_copied);
         // Taken out while it is read, put back where that must be tried again.
@@ -93,7 +94,7 @@ impl SnapshotWorkers {
             (_, instant) => return instant.map_or(Ok(()), Instant::finish),
         };
         let copied = self.copy_from(&record, &instant);
-        let done = copied.and_then(|()| self.ledger.command(&Command::Created { volume: id.to_string() }).map_err(|problem| as_io(&problem)));
+        let done = copied.and_then(|()| self.ledger.command(&Command::Created { volume: id.to_string() }).map_err(|problem| to_io_error(&problem)));
         match done {
             Ok(_) => {
                 lock(&self.snapshots.to_copy).remove(id);
@@ -108,14 +109,16 @@ impl SnapshotWorkers {
         }
     }
 
+    /// Makes the files of a copy anew, and copies and flushes the bytes of the instant. An instant
+    /// that is lost is an error of kind InvalidData, which is not tried again.
     fn copy_from(&self, record: &VolumeRecord, instant: &Instant) -> io::Result<()> {
         // No use to try again.
         instant.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-        let record = self.with_data_key(record).map_err(|problem| as_io(&problem))?;
+        let record = self.ensure_data_key(record).map_err(|problem| to_io_error(&problem))?;
         let volumes = self.volumes.volumes_folder();
         volume_files::remove_files(&volumes, &record)?;
         volume_files::create_files(&volumes, &record)?;
-        let key = match self.keys.data_key_of(&record).map_err(|problem| as_io(&problem))? {
+        let key = match self.keys.data_key_of(&record).map_err(|problem| to_io_error(&problem))? {
             Some(cipher) => DataKey::Open(cipher),
             None => DataKey::None,
         };
@@ -124,7 +127,7 @@ impl SnapshotWorkers {
         to.flush()
     }
 
-    fn with_data_key(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
+    fn ensure_data_key(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         // One that an earlier try made serves as well.
         if record.encryption.as_ref().is_some_and(|encryption| encryption.wrapped.is_empty()) {
             self.keys.make_data_key(record)?;
@@ -132,9 +135,11 @@ impl SnapshotWorkers {
         self.ledger.find(record.id.as_str())
     }
 
+    /// Copies the blocks of an instant that are not zeros; the remaining number is kept in
+    /// `to_copy`. Fails when the lab goes down.
     fn copy_blocks(&self, id: &VolumeId, from: &Instant, to: &dyn Backing) -> io::Result<()> {
-        let (block, bytes) = (BLOCK_BYTES as u64, from.bytes().min(to.bytes()));
-        let all = bytes.div_ceil(block);
+        let (block_bytes, bytes) = (BLOCK_BYTES as u64, from.bytes().min(to.bytes()));
+        let all = bytes.div_ceil(block_bytes);
         let mut data = vec![0u8; BLOCK_BYTES];
         let mut index = 0;
         while index < all {
@@ -145,10 +150,10 @@ impl SnapshotWorkers {
                     return Err(io::Error::other("the lab goes down"));
                 }
                 from.read_block(number, &mut data)?;
-                let part = &data[..(bytes - number * block).min(block) as usize];
+                let part = &data[..(bytes - number * block_bytes).min(block_bytes) as usize];
                 // The new files are zeros already, and take no space for them.
                 if part.iter().any(|&byte| byte != 0) {
-                    to.write(part, number * block)?;
+                    to.write(part, number * block_bytes)?;
                 }
             }
             index = next;
@@ -172,6 +177,6 @@ impl SnapshotWorkers {
     }
 }
 
-fn as_io(problem: &Problem) -> io::Error {
+fn to_io_error(problem: &Problem) -> io::Error {
     io::Error::other(format!("{}: {}", problem.value, problem.rule))
 }

@@ -92,7 +92,7 @@ pub(crate) fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
     Ok(())
 }
 
-/// Writes down what waits for that.
+/// Writes the events that wait to the journal, and forces them to disk.
 pub(crate) fn write_waiting(state: &mut State) -> Outcome<()> {
     if !state.waiting.is_empty() {
         state.journal.append(&Entry::Events(state.waiting.clone()), true)?;

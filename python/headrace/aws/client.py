@@ -63,15 +63,15 @@ def make_client(
 
     Raises CouldNotRun without boto3, InputError without credentials or region.
     """
-    session = open_session(region=region, needs_keys=needs_keys) if session is None else session
+    opened: AwsSession = open_session(region=region, needs_keys=needs_keys) if session is None else session
     with import_optional():
         from botocore.config import Config
     if limits.tries is not None:
         settings["retries"] = {"total_max_attempts": limits.tries} | ({"mode": limits.mode} if limits.mode else {})
     config = Config(connect_timeout=limits.connect_s, read_timeout=limits.answer_s, **settings)
     with _explain_settings():
-        region_name = session.region_name or else_region
-        return session.client(service, region_name=region_name, endpoint_url=endpoint, config=config)
+        region_name = opened.region_name or else_region
+        return opened.client(service, region_name=region_name, endpoint_url=endpoint, config=config)
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def make(program: ServerProgram, config: Path, user: User) -> None:
 def read_saved(folder: Path, program: ServerProgram, engine: str) -> dict:
     """Returns the description of saved data. Raises InputError if they do not fit this server."""
     try:
-        saved = json.loads((folder / SAVED).read_format_value())
+        saved = json.loads((folder / SAVED).read_text())
         if saved["format"] != FORMAT:
             raise ValueError
     except FileNotFoundError:
@@ -130,7 +130,7 @@ def adopt(where: ServerPaths, log_volume: bool) -> None:
         # The index of the binary log, and those of the relay logs of each channel.
         for index in folder.glob("*.index"):
             about = index.stat()
-            lines = index.read_format_value(errors="surrogateescape").splitlines()
+            lines = index.read_text(errors="surrogateescape").splitlines()
             renamed = [str(folder / Path(line).name) if line.startswith("/") else line for line in lines]
             if renamed != lines:
                 write_whole(index, "".join(f"{line}\n" for line in renamed).encode(errors="surrogateescape"))

@@ -37,7 +37,7 @@ SECONDS = int(os.environ.get("WATCH_SECONDS", "18"))
 # Rates below what this machine and the types do, above what they refill: gp2:10 gets 100 I/Os a
 # second back, st1:500 and m5.large 20 and 81 MB.
 IOPS, BYTES_S = 1_500, 100 << 20
-# O4: within 1 % or 5 s (operate_page 6.1).
+# The time to empty is right within 1 % or 5 s.
 SHARE, LEAST_S = 0.01, 5.0
 
 

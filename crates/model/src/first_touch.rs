@@ -1,7 +1,7 @@
 //! First touch: a volume made from a snapshot loads each block when it is first used.
 //!
 //! Measured: about 30 ms for a first access; 17 MiB/s when read through at low depth; never-written
-//! blocks cost nothing (ldoughty.com 2018; ebs_behaviour notes d). Chunk size and the share of very
+//! blocks cost nothing (ldoughty.com 2018). Chunk size and the share of very
 //! slow ones are guesses. A provisioned initialization rate (100-300 MiB/s) bounds the whole
 //! volume; without one the service's own bound is not published and 100 MiB/s is assumed.
 

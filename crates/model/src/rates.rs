@@ -12,7 +12,7 @@
 //! larger size counts from `modifying_until` on.
 //!
 //! Degradation events are minutes in which a volume delivers a fraction of the bought performance.
-//! Published (ebs_behaviour notes c): gp2 and gp3 promise 90 % of their IOPS 99 % of the time, io1
+//! Published: gp2 and gp3 promise 90 % of their IOPS 99 % of the time, io1
 //! and io2 99.9 %, and nothing is said about the rest; events last 1-10 minutes, and during the
 //! severe ones an operation takes 200-500 ms (PlanetScale, "The real fail rate of EBS", 2025).
 //! **How often they come is our guess**, so nothing draws them unless asked.

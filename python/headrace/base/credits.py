@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from headrace.base import core
 from headrace.base.units import DAY_S, describe_span
 
-# The rate is the mean of this long, s (operate_page 1.4: the last 60 s).
+# The rate is the mean of this long, s; a rule of Headrace.
 WINDOW_S = 60.0
 # A load that differs for longer than this has changed, s: bursts of checkpoints and of batches are
 # shorter, and belong to the mean. A guess of ours.
@@ -28,7 +28,7 @@ NEWEST_S = 3.0
 # The load is another if the balance falls faster or slower by more than the first share of the
 # faster rate, and by more than the second share of the refill, which is noise. Guesses of ours.
 CHANGED_SHARE, STEADY_SHARE = 0.5, 0.02
-# The interval is that of one-minute means over this many minutes (operate_page 1.4).
+# The interval is that of one-minute means over this many minutes.
 MINUTES = 15
 # Share of the capacity below which a balance is empty: 540 of gp2's 5.4 million credits, a fifth of
 # a second of its burst.

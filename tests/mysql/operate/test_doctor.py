@@ -29,15 +29,15 @@ COUNT = int(os.environ.get("SCENARIOS", "4"))
 # keeps what was seen.
 FIRST = int(os.environ.get("SCENARIOS_FROM", "0"))
 RECORDINGS = os.environ.get("RECORDINGS")
-# A headline comes and goes within (operate_page, O1); measured with HOW_SOON=1.
+# A headline comes and goes within; measured with HOW_SOON=1.
 HOW_SOON = bool(os.environ.get("HOW_SOON"))
 COMES_S, GOES_S = 30.0, 120.0
 GAINS = int(os.environ.get("GAINS", "0"))
 GAINS_FROM = int(os.environ.get("GAINS_FROM", "0"))
-# At most so many of 48 may be wrong (operate_page, O1), and none of those where storage is innocent
+# At most so many of 48 may be wrong, and none of those where storage is innocent
 # may be blamed on it.
 WRONG_OF = 2 / 48
-# Points between the gain that was predicted and the one that was measured (operate_page, O2).
+# Points between the gain that was predicted and the one that was measured.
 POINTS = 10.0
 # Those of the slice: on one server, quick, and both sides of the question.
 SLICE = ("volume IOPS, reads", "locks", "credits", "slow network")

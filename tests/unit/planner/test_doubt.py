@@ -85,7 +85,7 @@ def test_probability_is_that_of_a_direct_monte_carlo(goals, covered):
     worlds = worlds_of(workload, goals, 64)
     count, chance = 96, np.random.default_rng(7)
     for candidate in [("gp3:100", None, 1), ("gp2:600", None, 2), ("gp3:9:4000", "gp3:81", 0)]:
-        doubt = worlds.of([candidate])[0]
+        doubt = worlds.compute_doubts([candidate])[0]
         width = width_of(worlds.judge, candidate)
         factors = np.exp(width * chance.standard_normal((count, 400)))
         figures = drawn(workload, worlds, candidate, count)
@@ -127,7 +127,7 @@ def test_an_open_load_s_probability_is_that_of_a_direct_monte_carlo():
         factors = np.exp(width * np.random.default_rng(3).standard_normal(count))
         figures = drawn(workload, worlds, candidate, count, factors)
         met = np.mean([row["backlog_s"] / factor <= 1.0 for row, factor in zip(figures, factors, strict=True)])
-        probability = worlds.of([candidate])[0].probability
+        probability = worlds.compute_doubts([candidate])[0].probability
         tolerance = STANDARD_ERRORS * math.sqrt(2 * max(met * (1 - met), 0.02) / count)
         assert abs(probability - met) <= tolerance, (candidate, probability, met, tolerance)
 
@@ -135,13 +135,13 @@ def test_an_open_load_s_probability_is_that_of_a_direct_monte_carlo():
 def test_doubt_grows_with_the_distance_from_the_runs():
     goals, candidate = ["tps>=1"], ("gp3:100", None, 2)
     near, far = (
-        worlds_of(calibrated(covered=covered), goals, 16).of([candidate])[0].spread
+        worlds_of(calibrated(covered=covered), goals, 16).compute_doubts([candidate])[0].spread
         for covered in ((16.0, 16.0), (1.0, 1.0))
     )
     assert far > near
     # A candidate that never runs has no chance.
     worlds = worlds_of(calibrated(), goals, 4)
-    assert worlds.of([("gp3:100:100000", None, 0)])[0].probability == 0.0
+    assert worlds.compute_doubts([("gp3:100:100000", None, 0)])[0].probability == 0.0
 
 
 def test_without_draws_only_the_factor_is_in_doubt():
@@ -151,7 +151,7 @@ def test_without_draws_only_the_factor_is_in_doubt():
     tps = worlds.judge.run([candidate])["tps"][0]
     width = width_of(worlds.judge, candidate)
     erfc = 0.5 * math.erfc(math.log(380 / tps) / width / math.sqrt(2))
-    assert worlds.of([candidate])[0].probability == pytest.approx(erfc, abs=1e-12)
+    assert worlds.compute_doubts([candidate])[0].probability == pytest.approx(erfc, abs=1e-12)
 
 
 def naive_regret(costs, needs):

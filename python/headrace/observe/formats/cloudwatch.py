@@ -367,9 +367,10 @@ def _read_wide_form(recording: Recording, series: Metrics, periods: list[float],
                 periods_at[at] = (number, cells[at])
     columns = []
     for at in range(1, width):
-        metrics = {find_metric(text) for text in headings[at]} - {None}
+        metrics = {name for text in headings[at] if (name := find_metric(text)) is not None}
         if len(metrics) == 1:
-            columns.append((at, metric := metrics.pop(), find_volume(*headings[at])))
+            metric = metrics.pop()
+            columns.append((at, metric, find_volume(*headings[at])))
             if at in statistics_at:
                 _check_statistic(recording, statistics_at[at][0], metric, statistics_at[at][1])
             if at in periods_at and metric in NEEDED:

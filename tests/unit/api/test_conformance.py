@@ -33,7 +33,7 @@ def source_of(served: Served) -> str:
 # Calls whose members are handed on as they are, all together, and the structure that reads them in the daemon.
 HANDED_ON = {
     ("cloudwatch", "PutMetricAlarm"): ("crates/cloudwatch/src/alarm.rs", "AlarmSpec"),
-    ("cloudwatch", "DescribeAlarmsForMetric"): ("crates/daemon/src/cloudwatch/calls.rs", "OfMetric"),
+    ("cloudwatch", "DescribeAlarmsForMetric"): ("crates/daemon/src/cloudwatch/calls.rs", "AlarmsForMetric"),
 }
 
 

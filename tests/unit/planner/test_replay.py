@@ -115,7 +115,7 @@ def test_what_the_replay_refutes_is_not_recommended_and_the_next_step_is():
 
         replays = {}
 
-        def of(self, candidate):
+        def replay(self, candidate):
             candidates.append(candidate[0])
             low = "gp2" in candidate[0] or candidate[0] in ("gp3:500", "gp3:500:3100", "gp3:500:3200")
             words = ("I/O p99 of the worst 5 min 24 ms against 20 ms",) if low else ()
@@ -143,7 +143,7 @@ def test_nothing_is_recommended_that_was_not_replayed_however_many_steps_it_took
 
         replays = {}
 
-        def of(self, candidate):
+        def replay(self, candidate):
             words = ("I/O p99 of the worst 5 min 24 ms against 20 ms",) if "gp3" in candidate[0] else ()
             replayed = Replayed({"p99_ms": 1.0}, 1, 0.0, words, "volume-iops")
             return self.replays.setdefault(candidate, replayed)

@@ -55,7 +55,7 @@ def fill(trio: Trio) -> None:
 
 
 def repair_server(trio: Trio, name: str) -> None:
-    """The fault is over."""
+    """Ends the fault of a server, checks that the fenced server is down, and frees its volume."""
     server = trio.server(name)
     trio.lab.clear_fault(server.volumes.data or "")
     process = processes.find_by_argument(f"--defaults-file={server.paths.config}", user_of_servers())

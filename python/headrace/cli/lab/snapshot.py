@@ -133,8 +133,9 @@ class TimerOptions:
         if "://" in server or ec2.on == "ec2":
             if name is None:
                 raise InputError(server, "is an address, and its sets need a name", "", "Add --name.")
-            server_name, given = name, {"--profile": ec2.profile or "", "--region": ec2.region or ""}
-            place_options = ["--on", "ec2", *(text for option in given.items() if option[1] for text in option)]
+            server_name, place_options = name, ["--on", "ec2"]
+            place_options += ["--profile", ec2.profile] if ec2.profile else []
+            place_options += ["--region", ec2.region] if ec2.region else []
             take_arguments += ["--name", name]
             take_arguments += [] if account is None else ["--defaults-file", str(account.absolute())]
         prune_arguments = None
@@ -383,7 +384,12 @@ def restore(
             say(f"loaded {loaded / 2**20:,.0f} MiB in order of need")
     document = server.to_dict() | {"set": snapshot_set.id, "gtid": snapshot_set.gtid}
     columns = ("name", "set", "gtid", "address")
-    facts = [(title, document[name]) for title, name in zip(("server", "set", "GTID", "address"), columns, strict=True)]
+    facts = [
+        ("server", server.name),
+        ("set", snapshot_set.id),
+        ("GTID", snapshot_set.gtid),
+        ("address", document["address"]),
+    ]
     print_answer(document, output, [document], columns, lambda: (format_pairs(facts),))
 
 
@@ -420,20 +426,12 @@ def prune(
             raise InputError(f"--server {server[:60]}", "has no snapshot sets", "", "See headrace snapshot sets.")
         now = service.get_time()
         keep_for_s = None if keep_for is None else read_span(keep_for, "--keep-for")
-        verdicts = [
-            verdict
-            for identity in sorted({snapshot_set.identity for snapshot_set in snapshot_sets} or {()})
-            for verdict in retention.judge(
-                [entry for entry in snapshot_sets if entry.identity == identity], now, keep, keep_for_s
-            )
-        ]
+        verdicts = retention.judge_servers(snapshot_sets, now, keep, keep_for_s)
         to_delete = [verdict for verdict in verdicts if verdict.goes]
         failures: dict[str, str] = {}
         if to_delete and not dry_run:
             confirm(yes, f"Delete {len(to_delete)} sets?", f"{len(to_delete)} sets", "are deleted")
-            for identity in sorted({verdict.chosen.identity for verdict in to_delete}):
-                same = [verdict for verdict in verdicts if verdict.chosen.identity == identity]
-                failures |= retention.prune(service, same)
+            failures = retention.prune(service, verdicts)
     verdicts = [
         replace(verdict, goes=False, why=f"not deleted: {failures[verdict.chosen.id]}")
         if verdict.chosen.id in failures

@@ -342,8 +342,9 @@ def _check_clients(path: Path | None) -> None:
         return
     folder = path.parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        rule = f"cannot be written: {folder} is not a folder that this user may write to"
-        rule = "is a folder" if path.is_dir() else rule
+        rule = "is a folder"
+        if not path.is_dir():
+            rule = f"cannot be written: {folder} is not a folder that this user may write to"
         raise InputError(f"--clients {path}", rule, "docs/guide/failover.md", "Make the folder, or name another file.")
     if path.is_file() and not _is_address_file(path):
         rule = "exists already, and holds no address that a failover wrote"

@@ -55,8 +55,8 @@ def build_recording_evidence(
     for number, row in enumerate(workload.points.iter_rows(named=True)):
         volumes = {name: _make_point_row(row, limits)}
         volumes |= {facts.name: rows[number] for facts, rows in rest.members if number in rows}
-        figures = (volumes, server.get(number, {}), rest.host.get(number, {}))
-        ticks.append(Tick(begin + row["t_s"], row["duration_s"], *figures))
+        rows_beside = {"server": server.get(number, {}), "host": rest.host.get(number, {})}
+        ticks.append(Tick(begin + row["t_s"], row["duration_s"], volumes, **rows_beside))
     tool = str(source.get("tool", "recording"))
     grain = float(max(row["duration_s"] for row in workload.points.iter_rows(named=True)))
     clock = workload.clock_zone if source.get("clock_start") else "none: seconds from the start"

@@ -462,8 +462,8 @@ def _detect_service(recording: Recording, series: Metrics) -> Service:
 def _collect_other_metrics(
     recording: Recording, series: Metrics, volume: str, period_s: float
 ) -> dict[str, dict[float, tuple]]:
-    """Returns the metrics of OPTIONAL_METRICS of this volume, or of the unnamed one. Those of
-    another period are left out, with a note."""
+    """Returns the metrics of OPTIONAL_METRICS of this volume, or of the unnamed one. A metric with
+    another period is left out, with a note."""
     others = {}
     for metric in OPTIONAL_METRICS:
         points = series.get((volume, metric)) or series.get((UNNAMED, metric))

@@ -111,8 +111,8 @@ def get_default_ledger() -> Path:
 
 
 def keep(promises: Sequence[Promise], path: Path) -> None:
-    """Appends the promises to the ledger, unless it has the same one already. Those with a figure
-    that is not finite are left out: nothing can be held against them.
+    """Appends the promises to the ledger, unless it has the same one already. A promise with a
+    figure that is not finite is left out: no measurement can contradict it.
 
     A last line that a crash cut off is taken out first. Raises InputError where the file is no
     ledger, else CouldNotRun.

@@ -72,14 +72,28 @@ def judge(
     return verdicts
 
 
-def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> dict[str, str]:
-    """Deletes the sets that go, the oldest first; returns the reasons why sets could not be
-    deleted, in words, by the set's id.
+def judge_servers(
+    sets: Sequence[SnapshotSet], now: datetime, keep: int | None, keep_for_s: float | None
+) -> list[RetentionVerdict]:
+    """Returns the verdicts of `judge` on the sets of several servers, one server after the other.
+    Raises InputError where both rules are None."""
+    by_server: dict[tuple[str, ...], list[SnapshotSet]] = {}
+    for chosen in sorted(sets, key=lambda chosen: chosen.identity):
+        by_server.setdefault(chosen.identity, []).append(chosen)
+    # Without a set the rules are checked all the same.
+    return [verdict for own in by_server.values() or [[]] for verdict in judge(own, now, keep, keep_for_s)]
 
-    Raises CouldNotRun, before it deletes anything, where no whole set would stay that was there.
+
+def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> dict[str, str]:
+    """Deletes the sets that go, of each server the oldest first; returns the reasons why sets could
+    not be deleted, in words, by the set's id.
+
+    Raises CouldNotRun, before it deletes anything, where no whole set of a server would stay that
+    was there.
     """
     whole = [verdict for verdict in verdicts if verdict.chosen.whole]
-    if whole and all(verdict.goes for verdict in whole):
+    staying = {verdict.chosen.identity for verdict in whole if not verdict.goes}
+    if any(verdict.chosen.identity not in staying for verdict in whole):
         raise refuse.run("prune", "would delete the last whole set", "Keep one: --keep 1.")
     failures: dict[str, str] = {}
     for verdict in reversed(verdicts):

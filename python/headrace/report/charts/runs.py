@@ -185,10 +185,14 @@ def draw_over_each_other(parts: list[Labelled], column: str, y_title: str) -> Dr
 
 def draw_intervals(differences: Sequence[Difference]) -> Drawing | None:
     """Draws changes with their intervals, in percent; a change without an interval is left out."""
-    columns = {"figure": "words", "change": "change_percent", "low": "low_percent", "high": "high_percent"}
     rows = [
-        {column: getattr(difference, name) for column, name in columns.items()}
-        | {"seen": "differs" if difference.verdict in ("higher", "lower") else "may be the same"}
+        {
+            "figure": difference.words,
+            "change": difference.change_percent,
+            "low": difference.low_percent,
+            "high": difference.high_percent,
+            "seen": "differs" if difference.verdict in ("higher", "lower") else "may be the same",
+        }
         for difference in differences
         if difference.low_percent is not None and difference.change_percent is not None
     ]

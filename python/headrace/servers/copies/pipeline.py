@@ -77,9 +77,9 @@ def make_cipher(key: bytes | None, back: bool = False) -> list[Stage]:
     if key is None:
         return []
     # The key has 256 random bits, so nothing is gained by deriving it slowly: one round.
-    options = f"enc -aes-256-ctr -pbkdf2 -iter 1 -md sha256 -salt {'-d ' if back else ''}-pass fd:{{fd}}"
-    arguments = (require_program("openssl", "openssl"), *options.split())
-    return [Stage(arguments, "openssl", secret=key.hex().encode())]
+    program = (require_program("openssl", "openssl"), "enc", "-aes-256-ctr")
+    options = ("-pbkdf2", "-iter", "1", "-md", "sha256", "-salt", *(("-d",) if back else ()), "-pass", "fd:{fd}")
+    return [Stage((*program, *options), "openssl", secret=key.hex().encode())]
 
 
 class Flow:

@@ -103,9 +103,13 @@ class Draining:
                     self.say(f"{host.name} comes no nearer: writes will be out for some {need_s:.1f} s")
                     return
                 if now - best_at > stands_s or now - began > self.drain_s:
-                    rule = f"is {missing:,} transactions behind and comes no nearer"
-                    hint = "Choose another (--to), let there be fewer writes, or let them be out for longer: "
-                    raise refuse.run(host.name, f"{rule}, so the writes were not stopped for it", f"{hint}--max-wait.")
+                    rule = (
+                        f"is {missing:,} transactions behind and comes no nearer, so the writes were not stopped for it"
+                    )
+                    hint = (
+                        "Choose another (--to), let there be fewer writes, or let them be out for longer: --max-wait."
+                    )
+                    raise refuse.run(host.name, rule, hint)
                 if now - reported_at > REPORT_EVERY_S:
                     reported_at = now
                     self.say(f"{host.name} is {missing:,} transactions behind {source.name}; writes go on")

@@ -251,16 +251,16 @@ def _judge_missing_replicas(name: str, before: Members, state: str) -> tuple[Wri
     replicas answer Headrace and cannot reach the source, which is cut off, so that another server
     could take over; else blocked, as no other could. `state`: of the write's thread."""
     source = before[name]
-    channels = [
-        (member, channel)
+    away = [
+        member
         for member in before.values()
-        for channel in (member.state.channels if member.state is not None and member.name != name else ())
+        if member.name != name
+        and member.state is not None
+        and any(
+            channel.place == source.place and (channel.receive == "connecting" or member.deaf)
+            for channel in member.state.channels
+        )
     ]
-    away = {
-        member.name
-        for member, channel in channels
-        if channel.place == source.place and (channel.receive == "connecting" or member.deaf)
-    }
     wait_count = source.state.semi_sync.wait_count if source.state else 1
     if len(away) >= wait_count:
         return "stalled", f"its replicas cannot reach it: {state}"

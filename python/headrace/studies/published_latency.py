@@ -187,15 +187,13 @@ def run(progress: base.Progress | None = None) -> base.StudyResult:
     clean, skipped = read_measured_runs()
     steps = base.StepProgress(len(clean), progress)
 
-    def compare_run(measured: LatencyRun) -> Compared:
-        answer = _compare(measured)
-        steps.step()
-        return answer
-
     # The core releases the interpreter's lock while it runs, so two threads use two cores; the
     # order of results does not depend on them.
+    compared = []
     with ThreadPoolExecutor(max_workers=2) as pool:
-        compared = list(pool.map(compare_run, clean))
+        for comparison in pool.map(_compare, clean):
+            compared.append(comparison)
+            steps.step()
     tables = (_tabulate_runs(compared), _tabulate_shares(compared), _tabulate_skipped(skipped))
     notes = base.read_notes("published_latency", compared=len(clean), skipped=len(skipped))
     return base.StudyResult(STUDY, _judge_runs(compared), tables, _draw_charts(compared), notes)

@@ -50,6 +50,7 @@ def test_users_have_keys_and_policies_of_their_own(tmp_path):
     assert raised.value.value == f"{policy}:1:51"
     keys.remove_user(tmp_path, "ann")
     assert keys.read_pairs(tmp_path) == {root.access_key: root} and not list((tmp_path / "access/policies").iterdir())
+    assert (tmp_path / "access/keys.toml").read_text().startswith("# Key pairs")
     with pytest.raises(InputError, match="There are: none"):
         keys.remove_user(tmp_path, "ann")
     with pytest.raises(InputError):

@@ -321,9 +321,8 @@ def test_locked_snapshots_keep_no_other_set_from_being_pruned(capsys, seed):
     assert {name for name, row in rows.items() if "not deleted" in row["why"]} == locked
 
 
-@pytest.mark.parametrize("on_ec2", [True, False])
-def test_two_servers_of_one_instance_without_names_are_pruned_apart(capsys, on_ec2):
-    """Both have the instance's name, and each keeps its newest set; a server of the lab is told by its name alone."""
+def make_sets_of_two_places(on_ec2: bool) -> list[StoredSnapshot]:
+    """Returns six sets of one name, of volumes at two mount points by turns, the newest first."""
     snapshots = list[StoredSnapshot]()
     for number in range(6):
         tags = {
@@ -331,13 +330,30 @@ def test_two_servers_of_one_instance_without_names_are_pruned_apart(capsys, on_e
             sets.ABOUT: json.dumps({"ec2" if on_ec2 else "lab": True}),
         }
         snapshots += make_snapshots(f"set-{number}", ["vol-1"], NOW - timedelta(days=number), **tags)
-    service = LockedSnapshots(snapshots, set())
+    return snapshots
+
+
+@pytest.mark.parametrize("on_ec2", [True, False])
+def test_two_servers_of_one_instance_without_names_are_pruned_apart(capsys, on_ec2):
+    """Both have the instance's name, and each keeps its newest set; a server of the lab is told by its name alone."""
+    service = LockedSnapshots(make_sets_of_two_places(on_ec2), set())
     place: Any = None
     options: Any = SimpleNamespace(open=lambda place: nullcontext(service))
     snapshot_commands.prune(place=place, ec2=options, keep=1, yes=True, output="json")
     assert json.loads(capsys.readouterr().out)
     remaining = {snapshot.tags[sets.SET] for snapshot in service.snapshots}
     assert remaining == ({"set-0", "set-1"} if on_ec2 else {"set-0"})
+
+
+def test_a_name_of_two_servers_of_one_instance_chooses_no_set():
+    """The newest of both would be restored, whichever server was meant; a set by its id is clear, and so is `latest`."""
+    result = sets.build_sets(make_sets_of_two_places(on_ec2=True))
+    server = result[0].server
+    with pytest.raises(InputError, match="2 servers.*: /srv/db0; /srv/db1"):
+        sets.choose_set(result, f"latest:{server}")
+    assert sets.choose_set(result, "set-3").id == "set-3" and sets.choose_set(result, "latest").id == "set-0"
+    on_lab = sets.build_sets(make_sets_of_two_places(on_ec2=False))
+    assert sets.choose_set(on_lab, f"latest:{server}").id == "set-0"
 
 
 def test_a_restored_server_has_all_settings_but_secrets():

@@ -208,8 +208,14 @@ def _save_pair(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> No
     }
     if names is not None:
         entry["policies"] = list(names)
+    _write_entries(data_dir, [*entries, entry])
+
+
+def _write_entries(data_dir: Path, entries: Sequence[KeyEntry]) -> None:
+    """Replaces keys.toml by these tables, below a comment that says what they are. Raises
+    CouldNotRun."""
     head = "# Key pairs of the lab's AWS endpoint (headrace lab init, headrace lab user). Keep it secret.\n\n"
-    body = "\n".join("[[key]]\n" + tomli_w.dumps(table) for table in [*entries, entry])
+    body = "\n".join("[[key]]\n" + tomli_w.dumps(entry) for entry in entries)
     _write_private(get_key_folder(data_dir) / KEYS, (head + body).encode())
 
 
@@ -317,8 +323,7 @@ def remove_user(data_dir: Path, user: str) -> None:
     """Removes a user, its key pair and its policies. Raises InputError, CouldNotRun."""
     with _lock_keys(data_dir):
         others, own = _split_entries(data_dir, user)
-        body = "\n".join("[[key]]\n" + tomli_w.dumps(entry) for entry in others)
-        _write_private(get_key_folder(data_dir) / KEYS, body.encode())
+        _write_entries(data_dir, others)
         for entry in own:
             for name in entry.get("policies", ()):
                 (get_key_folder(data_dir) / POLICIES / name).unlink(missing_ok=True)

@@ -237,11 +237,18 @@ def parse_moment(text: str) -> datetime:
 
 
 def choose_set(sets: list[SnapshotSet], name: str) -> SnapshotSet:
-    """Returns a set by id, `latest` or `latest:SERVER`: the newest whole one. Raises InputError."""
+    """Returns a set by id, `latest` or `latest:SERVER`: the newest whole one. Raises InputError,
+    also for a name that two servers of one instance share."""
     kind, _, server = name.partition(":")
     if kind == "latest":
         sets = [snapshot_set for snapshot_set in sets if not server or snapshot_set.server == server]
         whole = [snapshot_set for snapshot_set in sets if snapshot_set.whole]
+        identities = {snapshot_set.identity for snapshot_set in whole}
+        if server and len(identities) > 1:
+            places = "; ".join(sorted(", ".join(identity[1:]) for identity in identities))
+            rule = f"is the name of {len(identities)} servers, whose volumes have other mount points: {places}"
+            hint = "Name the set by its id (headrace snapshot sets), and give each server a --name when you take sets."
+            raise refuse.input(server[:80], rule, hint)
         if whole:
             return whole[-1]
         rule = f"there is no whole set{f' of {server[:60]}' if server else ''}; {len(sets)} are not whole"

@@ -252,7 +252,7 @@ def describe_modification(after: Storage, before: Storage, as_of: str) -> dict:
     lasts = describe_span(round(rules["optimizing_s"]))
     what = (
         f"{f'Modify each of the {count} volumes' if count > 1 else 'Modify the volume'} in place; "
-        f"the new limits come while it is `optimizing`, which lasts about {lasts} for {first.size_gib:,} GiB (a guess; it may exceed {rules['can_exceed_hours']} h); {often}"
+        f"the new limits come while the volume is optimizing, which lasts about {lasts} for {first.size_gib:,} GiB (a guess; it may exceed {rules['can_exceed_hours']} h); {often}"
     )
     grown = first.size_gib > before.members[0].size_gib
     lines = [_write_modify_command(first)]

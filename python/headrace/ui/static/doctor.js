@@ -18,8 +18,8 @@ export async function judgeFile(file, page) {
 export function DoctorView(page) {
   const { doctor, state, go } = page, { answer, refusal, busy } = doctor, { storage = "" } = state.texts;
   return html`<main class="alone" aria-busy=${busy}>
-    <${Title} words=${answer ? `${answer.view.title}.` : busy ? "Judging" : "What bound a server, and what to do about it"} />
-    <p class="sub">${answer ? answer.view.subtitle : "A recording of iostat, sar, vmstat, CloudWatch, or what `headrace doctor --record FILE.jsonl` kept."}</p>
+    <${Title} words=${answer ? `${answer.view.title}.` : busy ? "Judging" : "The limit that bound a server, and its remedy"} />
+    <p class="sub">${answer ? answer.view.subtitle : "A recording of iostat, sar, vmstat or CloudWatch, or a file of headrace doctor --record."}</p>
     <div class="asked"><label class="drop"><input type="file" onChange=${(/** @type {any} */ event) => { judgeFile(event.target.files[0], page); event.target.value = ""; }} /><span>${answer ? answer.name : "Drop a recording here, or choose one"}</span></label>
       <label class="field text"><span class="name">Today's storage, where the recording does not say</span><${Box} type="text" spellcheck=${false} placeholder="gp2:1200" value=${storage} onSet=${(/** @type {string} */ text) => go({ ...state, texts: { ...state.texts, storage: text.trim() } })} /></label></div>
     ${refusal && html`<${Refused} refusal=${refusal} />`}

@@ -42,8 +42,8 @@ export const ResultDrop = ({ page, words }) => html`<label class="drop"><input t
 /** @param {any} page */
 export function FleetView(page) {
   const { fleet, state } = page, { answer, refusal } = fleet;
-  if (!answer) return html`<main class="alone"><h1>${state.texts.file && !refusal ? "Opening the answers" : "What each volume of a fleet needs"}</h1>
-    <p class="sub">The answers of \`headrace fleet plan\`: every volume, what it could be, what that saves, and how sure it is.</p>
+  if (!answer) return html`<main class="alone"><h1>${state.texts.file && !refusal ? "Opening the answers" : "The storage that each volume of a fleet needs"}</h1>
+    <p class="sub">The answers of <code>headrace fleet plan</code>: every volume, the storage it could have, the saving, and how sure that is.</p>
     <div class="asked"><${ResultDrop} page=${page} words="Drop answers.parquet here, or choose it" /></div>
     ${refusal && html`<${Refused} refusal=${refusal} />`}<h2>How to make them</h2><${Code} lines=${PLAN} /></main>`;
   return html`<${Fleet} key=${state.texts.file} page=${page} answer=${answer} refusal=${refusal} />`;

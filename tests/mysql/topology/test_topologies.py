@@ -195,6 +195,8 @@ def check_two_sources(lab, source, up):
         # A source that is followed already is not followed twice.
         bring_up_replica(lab, "r1", other.name, Following(channel="third"))
         assert len(state_of(both).channels) == 2
+        assert [state.problems for state in list_topology(lab) if state.server.name == "r1"] == [()]
+        servers.destroy(servers.find(lab, "r1"))  # before its second source: it would miss that
     finally:
         servers.destroy(servers.find(lab, other.name))
 

@@ -51,12 +51,17 @@ def check_source(source: ServerState, gtid: bool = True) -> None:
         raise refuse.input(source.name, f"cannot be a source: it {', and it '.join(lacks)}", hint)
 
 
-def check_pair(source: ServerState, replica: ServerState, gtid: bool = True) -> None:
-    """Raises InputError if this replica cannot follow this source."""
-    check_source(source, gtid)
+def check_flavors(source: ServerState, replica: ServerState) -> None:
+    """Raises InputError if one of the servers is MariaDB and the other MySQL."""
     if source.flavor != replica.flavor:
         rule = f"is {NAMES[replica.flavor]}, and {source.name} is {NAMES[source.flavor]}: their GTIDs and binary logs differ"
         raise refuse.input(replica.name, rule, f"Make it with --flavor {source.flavor}.")
+
+
+def check_pair(source: ServerState, replica: ServerState, gtid: bool = True) -> None:
+    """Raises InputError if this replica cannot follow this source."""
+    check_source(source, gtid)
+    check_flavors(source, replica)
     if replica.version[:2] < source.version[:2]:
         rule = f"is older ({_format_version(replica)}) than its source ({_format_version(source)}), whose events it may not know"
         raise InputError(replica.name, rule, "MySQL manual, Replication Compatibility", "Upgrade replicas first.")

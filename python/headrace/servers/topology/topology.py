@@ -429,17 +429,16 @@ def _check_nothing_new(name: str, source: str, following: Following) -> None:
 def _check_one_more(
     lab: Lab, connection: SqlConnection, state: ServerState, source: Server, following: Following
 ) -> None:
-    """Raises InputError if an existing server cannot follow an additional source: it follows
-    nobody, has transactions of its own, or its channel is in use."""
+    """Raises InputError if an existing server cannot follow an additional source: it is of the
+    other flavor, follows nobody, has transactions of its own, or its channel is in use."""
     name = state.name
     with accounts.open_connection(source) as above_connection:
         above = observe(above_connection, source.name)
         written = read_written(above_connection, above)
+    checks.check_flavors(above, state)
     if not state.channels:
         alone = any(last > written.get(key, 0) for key, last in read_written(connection, state).items())
-        if state.flavor != above.flavor:
-            alone = not state.executed.is_empty
-        elif state.flavor == "mysql":
+        if state.flavor == "mysql":
             alone = not state.executed.minus(above.executed).is_empty
         has = "it has transactions of its own" if alone else "what is in it would be mixed with the source's"
         hint = f"Choose a new name. An old source comes back as a replica by: headrace failover rejoin {name}."
@@ -450,8 +449,6 @@ def _check_one_more(
     if following.seed not in (None, "binlog"):
         rule = "is there with data, which a seed would replace"
         raise refuse.input(f"{name}: --seed {following.seed}", rule, "Leave --seed out: it reads the binary log.")
-    if state.flavor != above.flavor:
-        return  # refused with its reason when they are paired
     if own := _find_own_transactions(lab, connection, state, [(above, written)]):
         rule = f"has transactions of its own: {own[:120]}"
         raise refuse.input(name, rule, "Choose a new name, or seed it anew first.")

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,11 +21,16 @@ from waiting import wait_until
 
 from headrace import lab as lab_package
 from headrace.base.mounts import read_mount_table
+from headrace.base.processes import is_killed
 from headrace.errors import HeadraceError
 from headrace.lab import Lab, Settings, doctor
 from headrace.lab.launch import find_headraced
 
 NO_METRICS_PORT = 0  # nor an endpoint: labs next to each other must not want the same port
+# Place where the kernel shows the connections of FUSE.
+CONNECTIONS = Path("/sys/fs/fuse/connections")
+# A killed process that can end does so within a second, on a busy machine within some.
+ENDS_WITHIN_S = 10.0
 
 
 ROOT = Path(__file__).parents[2]
@@ -91,14 +97,34 @@ def clean_up(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def abort_mounts(folder: Path) -> None:
+    """Aborts what is mounted in a folder, whatever the test did: a mount that hangs stops all that
+    look at the mounts of this machine."""
+    if not CONNECTIONS.is_mount():
+        subprocess.run(["mount", "-t", "fusectl", "none", str(CONNECTIONS)], check=True)
+    for entry in read_mount_table():
+        if entry.place.startswith(f"{folder}/") and entry.kind == "fuse":
+            with contextlib.suppress(OSError):
+                (CONNECTIONS / entry.number.partition(":")[2] / "abort").write_text("1")
+
+
 def kill(folder: Path) -> None:
-    """kill -9 of the daemon of a folder, if there is one; returns when it is gone."""
+    """kill -9 of the daemon of a folder, if there is one; returns when it is gone. One whose thread
+    waits for its own mount (it flushes a device before it takes it away) is ended as the next
+    daemon would end it: its mount is aborted."""
     pid = doctor.find_daemon(doctor.Machine(), folder)
     if pid is None:
         return
     watched = os.pidfd_open(pid)
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: doctor.find_daemon(doctor.Machine(), folder) != pid, "the end of a killed daemon")
+    aborts_at = time.monotonic() + ENDS_WITHIN_S
+
+    def has_ended() -> bool:
+        if time.monotonic() >= aborts_at and is_killed(pid):
+            abort_mounts(folder)
+        return doctor.find_daemon(doctor.Machine(), folder) != pid
+
+    wait_until(has_ended, "the end of a killed daemon")
     os.close(watched)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, 0)

@@ -3,7 +3,6 @@ whatever looks at the mount waits. `lab up` ends it and starts the lab again."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -13,29 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab_folders import CommandHere, Labs
+from lab_folders import CommandHere, Labs, abort_mounts, kill
 from waiting import wait_until
 
-from headrace.base.mounts import read_mount_table
 from headrace.base.processes import is_killed
 from headrace.errors import CouldNotRun
 from headrace.lab import Lab, doctor
 
 DAEMON = Path(__file__).with_name("hung_daemon.py")
-CONNECTIONS = Path("/sys/fs/fuse/connections")
 # A process that can end does so within milliseconds of its signal.
 ENDS_WITHIN_S = 1.0
-
-
-def abort_mounts(folder: Path) -> None:
-    """Aborts what is mounted in a folder, whatever the test did: a mount that hangs stops all that
-    look at the mounts of this machine."""
-    if not CONNECTIONS.is_mount():
-        subprocess.run(["mount", "-t", "fusectl", "none", str(CONNECTIONS)], check=True)
-    for entry in read_mount_table():
-        if entry.place.startswith(f"{folder}/") and entry.kind == "fuse":
-            with contextlib.suppress(OSError):
-                (CONNECTIONS / entry.number.partition(":")[2] / "abort").write_text("1")
 
 
 @pytest.fixture
@@ -62,6 +48,13 @@ def test_a_daemon_that_cannot_end_is_named_by_every_command(hung):
     assert ["lab up" in check.do for check in notes] == [True], notes
     done = CommandHere(folder)("lab", "down", code=3)
     assert f"headrace lab up --lab {folder}" in done.stderr, done.stderr
+
+
+def test_the_kill_of_other_tests_ends_it(hung):
+    """A crash test may strike while the daemon flushes a device of its own."""
+    folder, pid = hung
+    kill(folder)
+    assert doctor.find_daemon(doctor.Machine(), folder) is None and not Path(f"/proc/{pid}").exists()
 
 
 def test_lab_up_ends_a_daemon_that_cannot_end(hung, labs: Labs):

@@ -51,7 +51,7 @@ class Model:
     follows: int | None = None
     receiver: int = 0
     applier: int = 0
-    start: float = 0.0
+    start: float = -1_000.0  # long before the first look, s
     delayed: bool = False
     apply_error: str = ""
     logs_updates: bool = True
@@ -290,7 +290,7 @@ class Cluster:
                     for writer, number in server.binlog:
                         key = (0, self.first + writer + 1)
                         wrote[key] = max(number, wrote.get(key, 0))
-                run = ThreadRun(server.start, 1_000.0, server.receiver, server.applier)
+                run = ThreadRun(server.start, self.now - server.start, server.receiver, server.applier)
                 base = replace(base, state=self.state(server), run=run, wrote=wrote)
             else:
                 base = replace(base, error="no answer")

@@ -40,6 +40,12 @@ def waits_for_ever(*values: Any) -> state.SemiSync:
     return replace(READ_SEMI_SYNC(*values), waits_alone=True)
 
 
+def compare_starts(run: members.ThreadRun, since: members.ThreadRun, keeps_relay_log: bool) -> bool:
+    """The rule of an unbroken run for servers of any age: starts within the jitter are one."""
+    same = run.receiver == since.receiver or run.applier == since.applier
+    return abs(run.start_s - since.start_s) <= members.START_JITTER_S and (keeps_relay_log or same)
+
+
 # Defects by name: the object and attribute that are replaced, and the replacement.
 DEFECTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the old source is not fenced": [(actions.Fence, "run", fence_in_words)],
@@ -58,7 +64,10 @@ DEFECTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the lease is not taken": [(lease.Lease, "take", do_nothing), (lease.Lease, "check", do_nothing)],
     "a run that was killed is forgotten": [(progress.Progress, "is_same", lambda *_: False)],
     "a source that may acknowledge is replaced": [(planner, "_can_still_acknowledge", lambda *_: None)],
-    "a replica that has just started counts": [(members.ThreadRun, "is_settled", property(lambda _: True))],
+    "a replica that has just started counts": [
+        (members.ThreadRun, "is_settled", property(lambda _: True)),
+        (members.ThreadRun, "is_unbroken", compare_starts),
+    ],
     "writes stay closed after a failover": [(actions.Writable, "run", do_nothing)],
     "writes stay closed after a switchover that failed": [(run.ChangeRun, "reopen", do_nothing)],
     "settings for later starts are not stored": [(run.ChangeRun, "store", do_nothing)],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -80,6 +81,34 @@ def test_a_second_start_within_seconds_of_the_first_is_not_taken_for_it():
     later = ThreadRun(start_s=100.5, uptime_s=60.0, receiver=5, applier=6)
     assert later.is_unbroken(settled, keeps_relay_log=False)
     assert not ThreadRun(start_s=106.5, uptime_s=1.0, receiver=5, applier=6).is_unbroken(settled, keeps_relay_log=True)
+
+
+def test_slow_answers_are_no_restart():
+    """A busy server's answers of 20 s move its start by as much; a start after the answer of before is another."""
+    before = ThreadRun(start_s=100.0, uptime_s=900.0, receiver=5, applier=6)
+    slow = ThreadRun(start_s=120.0, uptime_s=905.0, receiver=5, applier=6)
+    assert slow.is_unbroken(before, keeps_relay_log=True) and before.is_unbroken(slow, keeps_relay_log=True)
+    assert not ThreadRun(start_s=1_001.0, uptime_s=20.0).is_unbroken(before, keeps_relay_log=True)
+    # It had run for 15 s when it answered, at 115.0: a start at 114.0 may be one after that.
+    young = ThreadRun(start_s=100.0, uptime_s=15.0, receiver=5, applier=6)
+    assert ThreadRun(start_s=111.0, uptime_s=30.0).is_unbroken(young, keeps_relay_log=True)
+    assert not ThreadRun(start_s=114.0, uptime_s=30.0).is_unbroken(young, keeps_relay_log=True)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_restart_is_always_seen(seed):
+    """Random restarts and answers as slow as may be: a server that was started anew is never taken for the same."""
+    chance = random.Random(seed)
+    for _ in range(50):
+        start = chance.uniform(-1_000.0, 0.0)
+        uptime = int(-start)  # of a server that answers now, in whole seconds
+        before = ThreadRun(chance.uniform(0.0, 30.0) - uptime, uptime)
+        answered = before.start_s + before.uptime_s
+        again = answered + chance.uniform(0.0, 40.0)
+        looked = again + chance.uniform(0.0, 60.0)
+        uptime = int(looked - again) + chance.randrange(2)
+        after = ThreadRun(looked + chance.uniform(0.0, 30.0) - uptime, uptime)
+        assert not after.is_unbroken(before, keeps_relay_log=True), (before, after)
 
 
 def test_a_source_that_works_is_not_failed_over():

@@ -37,13 +37,15 @@ ChangeKind = Literal["failover", "switchover"]
 
 # The uptime of a server is in whole seconds, and an answer takes a moment (a guess).
 START_JITTER_S = 3.0
+# The answers of an observation take up to this long on a busy machine (a guess).
+LONGEST_ANSWERS_S = 30.0
 
 
 @dataclass(frozen=True)
 class ThreadRun:
     """The threads of a replica, which show whether its relay log can have been deleted since.
-    `start_s`: when the server started, on the watcher's monotonic clock. `uptime_s`: how long it
-    had run when it was observed. `receiver`, `applier`: ids of the threads, 0 for a thread that
+    `start_s`: when the server started, on the watcher's monotonic clock, late by what its answers
+    took. `uptime_s`: how long it had run when it was observed. `receiver`, `applier`: ids of the threads, 0 for a thread that
     does not run."""
 
     start_s: float = 0.0
@@ -60,7 +62,10 @@ class ThreadRun:
         """Returns whether everything that was received at `since` still exists. A MariaDB with GTID
         loses its relay log when one of its threads is started while none runs: a thread with the
         same number has run all the time."""
-        if not since.is_settled or abs(self.start_s - since.start_s) > START_JITTER_S:
+        # A server that was started anew has begun after the answer of then, which came `uptime_s`
+        # after `start_s`: a start before that is the same, later by slow answers alone.
+        latest = min(LONGEST_ANSWERS_S, since.uptime_s - START_JITTER_S)
+        if not since.is_settled or not -LONGEST_ANSWERS_S <= self.start_s - since.start_s <= latest:
             return False
         same = (self.receiver and self.receiver == since.receiver) or (self.applier and self.applier == since.applier)
         return keeps_relay_log or bool(same)

@@ -189,7 +189,7 @@ def test_a_lag_that_is_older_than_the_watch(trio, schema, replica):
     )
     try:
         with connect(other.make_address(), 60.0) as connection, connection.cursor() as cursor:
-            # Of the two locks that stop the applier, super_read_only of MySQL allows this one.
+            # READ stops the applier as WRITE does, and MySQL allows it under super_read_only.
             cursor.execute(f"LOCK TABLES {schema}.t READ")
             past = f"SET TIMESTAMP = UNIX_TIMESTAMP(SYSDATE()) - {behind_s}"
             sql(source, past, *(f"INSERT INTO {schema}.t (v) VALUES ({number})" for number in range(20)))

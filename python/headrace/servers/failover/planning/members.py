@@ -44,9 +44,9 @@ LONGEST_ANSWERS_S = 30.0
 @dataclass(frozen=True)
 class ThreadRun:
     """The threads of a replica, which show whether its relay log can have been deleted since.
-    `start_s`: when the server started, on the watcher's monotonic clock, late by what its answers
-    took. `uptime_s`: how long it had run when it was observed. `receiver`, `applier`: ids of the threads, 0 for a thread that
-    does not run."""
+    `start_s`: when the server started, on the watcher's monotonic clock, late by the time that its
+    answers took. `uptime_s`: how long it had run when it was observed. `receiver`, `applier`: ids
+    of the threads, 0 for a thread that does not run."""
 
     start_s: float = 0.0
     uptime_s: float = 0.0

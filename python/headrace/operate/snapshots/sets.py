@@ -246,7 +246,7 @@ def choose_set(sets: list[SnapshotSet], name: str) -> SnapshotSet:
         identities = {snapshot_set.identity for snapshot_set in whole}
         if server and len(identities) > 1:
             places = "; ".join(sorted(", ".join(identity[1:]) for identity in identities))
-            rule = f"is the name of {len(identities)} servers, whose volumes have other mount points: {places}"
+            rule = f"is the name of {len(identities)} servers, whose volumes have different mount points: {places}"
             hint = "Name the set by its id (headrace snapshot sets), and give each server a --name when you take sets."
             raise refuse.input(server[:80], rule, hint)
         if whole:

@@ -62,8 +62,8 @@ class ThreadRun:
         """Returns whether everything that was received at `since` still exists. A MariaDB with GTID
         loses its relay log when one of its threads is started while none runs: a thread with the
         same number has run all the time."""
-        # A server that was started anew has begun after the answer of then, which came `uptime_s`
-        # after `start_s`: a start before that is the same, later by slow answers alone.
+        # The observation `since` ended at its `start_s` + `uptime_s`, and a restart comes after it.
+        # A start that was before that is the same start, which slow answers make look later.
         latest = min(LONGEST_ANSWERS_S, since.uptime_s - START_JITTER_S)
         if not since.is_settled or not -LONGEST_ANSWERS_S <= self.start_s - since.start_s <= latest:
             return False
